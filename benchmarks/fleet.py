@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
-from howdah.agent.connection import Connection, Connector, End
+from howdah.agent.connection import Connector, CoordinatorConnection, NoCoordinator
 from howdah.agent.launch import AgentLaunch
 from howdah.coordinator.agents.container_secrets import ContainerSecrets
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
@@ -62,7 +62,7 @@ class Agent:
         self._launch = launch
         self.connector = Connector(launch, self._hello, _nobody_calls)
         self.held: Held | None = None
-        self.link: Connection | None = None
+        self.link: CoordinatorConnection | None = None
 
     def _hello(self, host: str) -> AgentHello:
         return AgentHello(
@@ -77,7 +77,7 @@ class Agent:
 
     async def live(self) -> None:
         """Serve coordinators until there is none any more, or one says to go."""
-        while isinstance(link := await self._connect(), Connection):
+        while isinstance(link := await self._connect(), CoordinatorConnection):
             self.link = link
             self._fleet.connected(self)
             while (order := await link.channel.receive()) is not None:
@@ -87,7 +87,7 @@ class Agent:
             self.link = None
             link.channel.close()
 
-    async def _connect(self) -> Connection | End:
+    async def _connect(self) -> CoordinatorConnection | NoCoordinator:
         async with self._fleet.connecting:
             return await self.connector.connect()
 

@@ -145,8 +145,8 @@ def _on_one_core(shape: Shape, order: Order) -> None:
 
     from howdah.spark.tfrecord.codec.columns import RecordType, columns
     from howdah.spark.tfrecord.codec.encode import encode
-    from howdah.spark.tfrecord.options import Options
-    from howdah.spark.tfrecord.reading import Piece, Split, rows
+    from howdah.spark.tfrecord.options import TFRecordOptions
+    from howdah.spark.tfrecord.reading import RecordFile, Split, rows
 
     made = batch(shape, order.scale)
     path, place = Path(order.folder) / "core", Path(order.folder) / "core-written"
@@ -164,8 +164,8 @@ def _on_one_core(shape: Shape, order: Order) -> None:
                 out.write(data)
 
     def read() -> None:
-        split = Split((Piece(str(path), path.stat().st_size),))
-        found = rows(split, made.schema, Options(paths=(str(path),)))
+        split = Split((RecordFile(str(path), path.stat().st_size),))
+        found = rows(split, made.schema, TFRecordOptions(paths=(str(path),)))
         assert sum(each.num_rows for each in found) == made.num_rows
 
     def tf_read() -> None:

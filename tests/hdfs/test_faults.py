@@ -13,7 +13,7 @@ import pytest
 from howdah.core.messages import StopRequested
 from howdah.storage import journal
 from howdah.storage.hdfs import calls as hdfs_calls
-from howdah.storage.hdfs.errors import NoNameNode, QuotaExceeded, SafeMode
+from howdah.storage.hdfs.errors import HdfsQuotaExceeded, HdfsSafeMode, NoNameNode
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Journal
 from howdah.storage.replica import HdfsJournal
@@ -208,13 +208,13 @@ def test_a_file_that_was_given_up_keeps_nobody_waiting_for_a_namenode(
 def test_a_full_and_a_read_only_hdfs_are_told_apart(own_url: str, cluster: Cluster) -> None:
     hdfs = Hdfs(own_url)
     cluster.set_quota(hdfs.path(own_url), 1024)
-    with pytest.raises(QuotaExceeded, match="the quota is used up.*Remove what is not needed"):
+    with pytest.raises(HdfsQuotaExceeded, match="the quota is used up.*Remove what is not needed"):
         hdfs.write(f"{own_url}/file", b"x")
     assert hdfs.list(own_url) == []
     cluster.set_quota(hdfs.path(own_url), None)
     cluster.set_read_only(True)
     try:
-        with pytest.raises(SafeMode, match="HDFS is read-only, its NameNode is in safe mode"):
+        with pytest.raises(HdfsSafeMode, match="HDFS is read-only, its NameNode is in safe mode"):
             hdfs.write(f"{own_url}/file", b"x")
     finally:
         cluster.set_read_only(False)

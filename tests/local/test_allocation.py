@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.backends.base import RoleResources
-from howdah.backends.local.allocation import Machine, choose, impossible, minimums
+from howdah.backends.local.allocation import MachineCapacity, choose, impossible, minimums
 from howdah.core.messages import ContainerRequest
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Mode
 
-MACHINE = Machine(memory_mb=16384, cores=8, gpus=4, all_gpus=4)
+MACHINE = MachineCapacity(memory_mb=16384, cores=8, gpus=4, all_gpus=4)
 
 
 def requests(*roles: str) -> list[ContainerRequest]:
@@ -112,23 +112,23 @@ def test_stages_need_their_devices_one_after_the_other() -> None:
         (RoleResources(gpus=5), MACHINE, "roles.w.gpus: 5 per container are asked for; this"),
         (
             RoleResources(gpus=1),
-            Machine(memory_mb=1, cores=1),
+            MachineCapacity(memory_mb=1, cores=1),
             "roles.w.gpus: 1 per container are asked for; this machine has no GPU",
         ),
         (
             RoleResources(gpus=2),
-            Machine(memory_mb=1, cores=1, gpus=1, all_gpus=4),
+            MachineCapacity(memory_mb=1, cores=1, gpus=1, all_gpus=4),
             "CUDA_VISIBLE_DEVICES leaves 1 of this machine's 4",
         ),
         (
             RoleResources(gpus=1),
-            Machine(memory_mb=1, cores=1, gpu_problem="the package is missing: install it"),
+            MachineCapacity(memory_mb=1, cores=1, gpu_problem="the package is missing: install it"),
             "1 per container are asked for, but: the package is missing: install it",
         ),
     ],
 )
 def test_what_can_never_be_says_which_key_which_value_and_what_to_do(
-    role: RoleResources, machine: Machine, words: str
+    role: RoleResources, machine: MachineCapacity, words: str
 ) -> None:
     (problem,) = impossible({"w": role}, None, machine)
     assert words in problem

@@ -12,13 +12,13 @@ import pytest
 
 from howdah.packing.archives import PackingError
 from howdah.packing.python.bytecode import with_byte_code
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 
 PYTHON = Path(sys.executable)
 
 
 def compiled(source: Path, scratch: Path, *, reuse: bool = False) -> bytes:
-    entries = with_byte_code([Entry("a/m.py", path=source)], PYTHON, scratch, reuse=reuse)
+    entries = with_byte_code([TarEntry("a/m.py", path=source)], PYTHON, scratch, reuse=reuse)
     (made,) = (entry for entry in entries if entry.name.endswith(".pyc"))
     assert made.name == f"a/__pycache__/m.{sys.implementation.cache_tag}.pyc"
     assert made.path is not None
@@ -52,7 +52,7 @@ def test_what_is_no_python_is_shipped_without(tmp_path: Path) -> None:
     source = tmp_path / "m.py"
     for text in (b"{% if template %}", b"\xff\xfe", b"x = '\0'", b"print 'old'"):
         source.write_bytes(text)
-        entries = [Entry("m.py", path=source)]
+        entries = [TarEntry("m.py", path=source)]
         made = with_byte_code(entries, PYTHON, tmp_path / text.hex())
         assert [entry.name for entry in made] == ["m.py"]
 
@@ -64,4 +64,4 @@ def test_an_interpreter_that_does_not_start_is_told(tmp_path: Path) -> None:
     false.write_text("#!/bin/sh\necho broken >&2\nexit 3\n")
     false.chmod(0o755)
     with pytest.raises(PackingError, match="cannot compile what is packed: broken"):
-        with_byte_code([Entry("m.py", path=source)], false, tmp_path / "scratch")
+        with_byte_code([TarEntry("m.py", path=source)], false, tmp_path / "scratch")

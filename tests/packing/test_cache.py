@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from howdah.packing.archives import Archive, Kind, PackingError, cache_folder
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, cache_folder
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.tarball import Entry, sha256
+from howdah.packing.tarball import TarEntry, sha256
 
 
 def get(
@@ -21,10 +21,10 @@ def get(
     def make(scratch: Path) -> Archive:
         if made is not None:
             made.append(1)
-        entries = (Entry("file", content=content),)
-        return tar_of(Kind.SOURCE, Content(entries=entries), scratch, lambda *_: None)
+        entries = (TarEntry("file", content=content),)
+        return tar_of(ArchiveKind.SOURCE, Content(entries=entries), scratch, lambda *_: None)
 
-    return cache.get(Kind.SOURCE, inputs, make)
+    return cache.get(ArchiveKind.SOURCE, inputs, make)
 
 
 def aged(path: Path, days: float) -> None:
@@ -84,7 +84,7 @@ def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
         raise PackingError("no")
 
     with pytest.raises(PackingError):
-        Cache(tmp_path).get(Kind.SOURCE, 1, fail)
+        Cache(tmp_path).get(ArchiveKind.SOURCE, 1, fail)
     assert list((tmp_path / "scratch").iterdir()) == []
     assert list((tmp_path / "index").iterdir()) == []
 
@@ -140,11 +140,11 @@ def test_files_of_others_are_never_removed(tmp_path: Path) -> None:
 
     def make(_scratch: Path) -> Archive:
         return Archive(
-            kind=Kind.FILES, digest=sha256(mine), path=mine, size=1, files=1, unpacked_size=1
+            kind=ArchiveKind.FILES, digest=sha256(mine), path=mine, size=1, files=1, unpacked_size=1
         )
 
     for _ in range(2):
-        assert not cache.get(Kind.FILES, 1, make).cached
+        assert not cache.get(ArchiveKind.FILES, 1, make).cached
     for entry in (tmp_path / "cache" / "index").iterdir():
         aged(entry, 1000)
     cache.sweep(limit=0)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from howdah.packing.archives import PackingError
-from howdah.packing.files import Extra, Wanted, files, understand
+from howdah.packing.files import Extra, FilesLine, files, understand
 from howdah.packing.tarball import sha256
 from howdah.spec.model import Job, Role
 from tests.packing.unpacking import names, unpack
@@ -30,10 +30,10 @@ def test_places_may_have_other_names_beside_the_source() -> None:
     assert understand(
         ["data/a.csv", "b.csv -> c.csv", "m.zip -> model/", "s3://b/x.tgz -> x/"]
     ) == [
-        Wanted("data/a.csv", "a.csv", False),
-        Wanted("b.csv", "c.csv", False),
-        Wanted("m.zip", "model", True),
-        Wanted("s3://b/x.tgz", "x", True),
+        FilesLine("data/a.csv", "a.csv", False),
+        FilesLine("b.csv", "c.csv", False),
+        FilesLine("m.zip", "model", True),
+        FilesLine("s3://b/x.tgz", "x", True),
     ]
 
 

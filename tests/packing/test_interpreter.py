@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.packing.archives import Archive, Kind, PackingError
+from howdah.packing.archives import Archive, ArchiveKind, PackingError
 from howdah.packing.cache import Content, tar_of
 from howdah.packing.python.interpreter import base_executable, interpreter
 from tests.packing.unpacking import run, unpack
@@ -26,7 +26,7 @@ def test_the_system_s_interpreter_runs_where_it_is_unpacked(tmp_path: Path) -> N
     packed = interpreter(SYSTEM, tmp_path / "elf")
     (tmp_path / "scratch").mkdir()
     archive: Archive = tar_of(
-        Kind.RUNTIME, Content(entries=packed.entries), tmp_path / "scratch", lambda *_: None
+        ArchiveKind.RUNTIME, Content(entries=packed.entries), tmp_path / "scratch", lambda *_: None
     )
     place = unpack(archive, tmp_path / "place")
     program = """

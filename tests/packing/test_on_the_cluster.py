@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from howdah.packing import tarball
-from howdah.packing.archives import Archive, Kind, PackingError
+from howdah.packing.archives import Archive, ArchiveKind, PackingError
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.files import elsewhere
 from howdah.packing.python.runtime import base
 from howdah.packing.source import source
-from howdah.packing.store import DAY_S, Store, Uploaded
-from howdah.packing.tarball import Entry
+from howdah.packing.store import DAY_S, ArchiveStore, Uploaded
+from howdah.packing.tarball import TarEntry
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop import applications
 from tests.hadoop.cluster import Cluster
@@ -32,9 +32,9 @@ class Place:
         self.folder = f"/packing-{secrets.token_hex(6)}"
         self.url = f"{cluster.default_fs}{self.folder}"
 
-    def store(self) -> Store:
+    def store(self) -> ArchiveStore:
         """As a client that has just been started has it."""
-        return Store(self.hdfs, self.url)
+        return ArchiveStore(self.hdfs, self.url)
 
     def names(self) -> set[str]:
         return {status.name for status in self.hdfs.list(f"{self.folder}/.howdah/cache")}
@@ -47,9 +47,9 @@ def place(hadoop: Cluster) -> Iterator[Place]:
     made.hdfs.remove(made.folder, recursive=True)
 
 
-def archive(cache: Path, content: bytes = b"x", kind: Kind = Kind.SOURCE) -> Archive:
+def archive(cache: Path, content: bytes = b"x", kind: ArchiveKind = ArchiveKind.SOURCE) -> Archive:
     def make(scratch: Path) -> Archive:
-        entries = (Entry("file", content=content),)
+        entries = (TarEntry("file", content=content),)
         return tar_of(kind, Content(entries=entries), scratch, lambda *_: None)
 
     return Cache(cache).get(kind, content.hex(), make)
@@ -140,7 +140,12 @@ def test_a_file_of_the_user_s_that_changed_is_refused_and_left_alone(
     file = tmp_path / "mine.zip"
     file.write_bytes(b"before")
     packed = Archive(
-        kind=Kind.FILES, digest=tarball.sha256(file), path=file, size=6, files=1, unpacked_size=6
+        kind=ArchiveKind.FILES,
+        digest=tarball.sha256(file),
+        path=file,
+        size=6,
+        files=1,
+        unpacked_size=6,
     )
     file.write_bytes(b"after!")
     with pytest.raises(PackingError, match="has changed since it was looked at"):
@@ -151,14 +156,14 @@ def test_a_file_of_the_user_s_that_changed_is_refused_and_left_alone(
 def test_what_lies_on_hdfs_is_used_where_it_is(place: Place, hadoop: Cluster) -> None:
     place.hdfs.write(f"{place.folder}/ready.zip", b"12345")
     url = f"{place.url}/ready.zip"
-    uploaded = place.store().ensure(elsewhere(url, Kind.FILES))
+    uploaded = place.store().ensure(elsewhere(url, ArchiveKind.FILES))
     mtime_ms = place.hdfs.stat(url).mtime_ms
     assert uploaded == Uploaded(url=url, size=5, mtime_ms=mtime_ms, uploaded_bytes=0)
     assert place.hdfs.list(place.folder)[0].name == "ready.zip"
     with pytest.raises(FileNotFoundError):
-        place.store().ensure(elsewhere(f"{place.url}/none.zip", Kind.FILES))
+        place.store().ensure(elsewhere(f"{place.url}/none.zip", ArchiveKind.FILES))
     with pytest.raises(PackingError, match="is a folder"):
-        place.store().ensure(elsewhere(place.url, Kind.FILES))
+        place.store().ensure(elsewhere(place.url, ArchiveKind.FILES))
 
 
 def test_what_has_not_been_used_for_long_is_cleaned_away(place: Place, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import howdah
-from howdah.packing.archives import Archive, Kind, PackingError
+from howdah.packing.archives import Archive, ArchiveKind, PackingError
 from howdah.packing.python import elf
 from howdah.packing.python import runtime as runtimes
 from howdah.packing.python.prebuilt_archives import HEAD, python_minor
@@ -174,7 +174,7 @@ def test_the_second_time_nothing_is_packed(ready: Ready) -> None:
 def test_two_machines_make_the_same_archives(ready: Ready, tmp_path: Path) -> None:
     base, code = runtime(tmp_path / "other cache")
     assert (base.digest, code.digest) == (ready.base.digest, ready.howdah.digest)
-    assert (base.kind, code.kind) == (Kind.RUNTIME, Kind.HOWDAH)
+    assert (base.kind, code.kind) == (ArchiveKind.RUNTIME, ArchiveKind.HOWDAH)
 
 
 def test_the_beginning_of_a_runtime_tells_its_python(ready: Ready) -> None:

@@ -17,7 +17,7 @@ import pytest
 from howdah.backends.spark.artifacts import ArtifactWriter
 from howdah.backends.spark.launch_bundle import unpack_source, write_files
 from howdah.backends.spark.messages import FilePart
-from howdah.packing.archives import Archive, Kind, PackingError, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, quiet
 from howdah.packing.python import prebuilt_archives
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, SavedFile, checksum
@@ -215,7 +215,7 @@ def test_an_environment_with_a_path_out_of_its_folder_is_not_shipped(
     file = tmp_path / f"environment{suffix}"
     file.write_bytes(zipped(path, link) if suffix == ".zip" else slip(path, link))
     archive = Archive(
-        kind=Kind.ENVIRONMENT,
+        kind=ArchiveKind.ENVIRONMENT,
         digest=hashlib.sha256(file.read_bytes()).hexdigest(),
         path=file,
         size=file.stat().st_size,

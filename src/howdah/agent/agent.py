@@ -18,8 +18,13 @@ from msgspec.structs import replace
 
 from howdah.agent.attempt import Attempt
 from howdah.agent.children import Children
-from howdah.agent.connection import CallbackListener, Connection, Connector, End
-from howdah.agent.container import Container
+from howdah.agent.connection import (
+    CallbackListener,
+    Connector,
+    CoordinatorConnection,
+    NoCoordinator,
+)
+from howdah.agent.container import ContainerContext
 from howdah.agent.copies import LogCopies
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.watchdog import Watchdog
@@ -102,7 +107,7 @@ class Agent:
         self._connector = Connector(launch, self._hello, self._listener.listen)
         self._moved: asyncio.Future[None] = self._loop.create_future()
         """Done once a newer coordinator has said where it is: redial."""
-        self._container = Container(
+        self._container = ContainerContext(
             launch,
             self._children,
             watchdog,
@@ -114,7 +119,7 @@ class Agent:
         self._attempt: Attempt | None = None
         self._dropped: dict[Task, int] = {}
         """Attempts that were given up before they came; they must not come any more."""
-        self._connection: Connection | None = None
+        self._connection: CoordinatorConnection | None = None
         self._asked_at: float | None = None
         """When it asked to be heard; None once it was."""
         self._said: deque[tuple[float, Any]] = deque(maxlen=200)
@@ -170,17 +175,17 @@ class Agent:
                     return self._shutdown.result()
                 continue
             found = connecting.result()
-            if found is End.REFUSED:
+            if found is NoCoordinator.REFUSED:
                 log.error("refused: %s", self._connector.problem)
                 return _Ending(REFUSED)
-            if found is End.LEASE:
+            if found is NoCoordinator.LEASE:
                 log.error(
                     "not heard by a coordinator for %g s, its lease: %s",
                     self._connector.lease_s,
                     self._connector.problem,
                 )
                 return _ORPHANED
-            assert isinstance(found, Connection)
+            assert isinstance(found, CoordinatorConnection)
             refused = await self._speak(found)
             if self._shutdown.done():
                 return self._shutdown.result()
@@ -189,7 +194,7 @@ class Agent:
                 return _Ending(REFUSED)
             self._disconnected(found)
 
-    async def _speak(self, connection: Connection) -> str:
+    async def _speak(self, connection: CoordinatorConnection) -> str:
         """Obey over one connection until it ends; returns why we are not wanted, if so."""
         self._connection = connection
         self._beat_s = connection.welcome.beat_s
@@ -226,7 +231,7 @@ class Agent:
             if not self._moved.done():
                 self._moved.set_result(None)
 
-    def _disconnected(self, connection: Connection) -> None:
+    def _disconnected(self, connection: CoordinatorConnection) -> None:
         why = connection.channel.problem or "closed by the coordinator"
         log.info("connection lost: %s", why)
         connection.channel.close()

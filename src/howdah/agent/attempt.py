@@ -23,12 +23,12 @@ import msgspec
 from howdah.agent import ports, workfolder
 from howdah.agent.checkpoints import Checkpoints
 from howdah.agent.children import HelperProblem
-from howdah.agent.container import Container
-from howdah.agent.copies import FolderMirror, Outputs
+from howdah.agent.container import ContainerContext
+from howdah.agent.copies import FolderMirror, OutputCopies
 from howdah.agent.forwarder import NewestLine
 from howdah.agent.monitoring.reports import Report, ReportSocket
 from howdah.agent.monitoring.stacks import take
-from howdah.agent.run import Ready, Run
+from howdah.agent.run import ProgramRun, Ready
 from howdah.core.messages import (
     Exit,
     Held,
@@ -67,7 +67,7 @@ class Attempt:
 
     def __init__(
         self,
-        container: Container,
+        container: ContainerContext,
         prepare: Prepare,
         over: Callable[[Attempt], None],
         before: Attempt | None = None,
@@ -82,14 +82,14 @@ class Attempt:
         self.phase: HeldPhase | None = None
         """None while it is prepared."""
         self.exit: Exit | None = None
-        self._run: Run | None = None
+        self._run: ProgramRun | None = None
         self._log_size = 0
         self._newest_line = NewestLine() if container.launch.last_lines else None
         self._ready: Ready | None = None
         self._reports: ReportSocket | None = None
         self._reservation: ports.Reservation | None = None
         self._checkpoints = Checkpoints(container, prepare, self._say_saving)
-        self._outputs = Outputs(container, prepare, self._say_saving)
+        self._outputs = OutputCopies(container, prepare, self._say_saving)
         self._start: asyncio.Future[Start] = self._loop.create_future()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._save_s: float | None = None
@@ -264,7 +264,7 @@ class Attempt:
         if self._stop.done():
             raise _Ended(_dropped())
         start = self._start.result()
-        self._run = Run(self._container, start, self._ready, self._newest_line)
+        self._run = ProgramRun(self._container, start, self._ready, self._newest_line)
         self.phase = HeldPhase.RUNNING
         mirror = FolderMirror(self._container, start)
         async with self._checkpoints.watching(start), mirror.running():
@@ -351,7 +351,7 @@ class Attempt:
         if report.checkpoint:
             self._checkpoints.saved()
 
-    async def _save(self, run: Run, ended: Exit, mirror: FolderMirror) -> tuple[str, ...]:
+    async def _save(self, run: ProgramRun, ended: Exit, mirror: FolderMirror) -> tuple[str, ...]:
         """The last checkpoint, the outputs and the events, side by side and with one deadline.
 
         Returns what of them could not be saved.

@@ -18,7 +18,7 @@ import msgspec
 
 from howdah.agent import workfolder
 from howdah.agent.children import Helper, HelperProblem, module
-from howdah.agent.container import Container
+from howdah.agent.container import ContainerContext
 from howdah.core.messages import CheckpointSaved
 from howdah.storage.folders import Tree, scan
 from howdah.wire.messages import Prepare, Start
@@ -38,7 +38,7 @@ _LAST_TRIES = 3
 """Watchers that may die at the end, before saving is given up."""
 
 
-class Restored(msgspec.Struct, frozen=True, kw_only=True):
+class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """What was brought back."""
 
     version: str
@@ -71,7 +71,7 @@ class Checkpoints:
     """One attempt's."""
 
     def __init__(
-        self, container: Container, prepare: Prepare, troubled: Callable[[], object]
+        self, container: ContainerContext, prepare: Prepare, troubled: Callable[[], object]
     ) -> None:
         """``troubled`` is called when there is a new `trouble`."""
         self._container = container
@@ -107,7 +107,7 @@ class Checkpoints:
             return self._container.work / UNSAVED
         return workfolder.place(self._container.task, str(self._spec["folder"]))
 
-    async def restore(self) -> Restored | None:
+    async def restore(self) -> RestoredCheckpoint | None:
         """Bring back what the command names, or the newest; the folder holds nothing else then.
 
         Raises:
@@ -139,7 +139,7 @@ class Checkpoints:
             )
         if said.version is None:
             return None
-        return Restored(version=said.version, checksum=said.checksum, origin=said.origin)
+        return RestoredCheckpoint(version=said.version, checksum=said.checksum, origin=said.origin)
 
     @contextlib.asynccontextmanager
     async def watching(self, start: Start) -> AsyncIterator[None]:

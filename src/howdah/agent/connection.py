@@ -66,14 +66,14 @@ message_decoder(ToAgent)
 message_decoder(Moved)
 
 
-class End(enum.Enum):
+class NoCoordinator(enum.Enum):
     """Why the agent has no coordinator any more, for good."""
 
     REFUSED = "refused"
     LEASE = "lease"
 
 
-class Connection(msgspec.Struct, frozen=True):
+class CoordinatorConnection(msgspec.Struct, frozen=True):
     """One that has been welcomed."""
 
     channel: Channel[Any]
@@ -137,7 +137,7 @@ class Connector:
         moment_s = min(_LAST_MOMENT_S, self.lease_s / 5)
         return self.heard_at + self.lease_s - moment_s - self._loop.time()
 
-    async def connect(self) -> Connection | End:
+    async def connect(self) -> CoordinatorConnection | NoCoordinator:
         """A welcomed connection, or why there will be none.
 
         Raises:
@@ -147,7 +147,7 @@ class Connector:
         while True:
             left = self.lease_left
             if left <= 0:
-                return End.LEASE
+                return NoCoordinator.LEASE
             for host, port in self._addresses():
                 try:
                     async with asyncio.timeout(max(left, 0.1)):
@@ -164,7 +164,7 @@ class Connector:
                     continue
                 if connection is not None:
                     self.problem = ""
-                return connection or End.REFUSED
+                return connection or NoCoordinator.REFUSED
             log.info("no coordinator yet: %s", self.problem)
             wait = self._chance.uniform(0.3, 1.0) * pause
             await asyncio.sleep(max(min(wait, self.lease_left), 0.0))
@@ -188,7 +188,7 @@ class Connector:
             timeout_s=_ANSWER_S[0],
         )
 
-    async def _try(self, host: str, port: int, patience_s: float) -> Connection | None:
+    async def _try(self, host: str, port: int, patience_s: float) -> CoordinatorConnection | None:
         """One attempt; None if the coordinator does not want us."""
         if not self.host:
             found = advertised(self._launch.host, self._launch.interface, (host, port))
@@ -220,7 +220,7 @@ class Connector:
                 self.lease_s = answer.lease_s
                 self.heard_at = said_at
                 self._reached = host, port
-                connection = Connection(channel, answer, channel.near)
+                connection = CoordinatorConnection(channel, answer, channel.near)
                 channel = None
                 return connection
             if isinstance(answer, Refuse):

@@ -21,7 +21,7 @@ from howdah.storage.folders import Signature
 from howdah.wire.messages import AgentNote, Prepare, Start
 
 
-class Container:
+class ContainerContext:
     """The container as its attempts see it."""
 
     def __init__(

@@ -13,7 +13,7 @@ import msgspec
 
 from howdah.agent import checkpoints, workfolder
 from howdah.agent.children import Helper, HelperProblem, module
-from howdah.agent.container import Container
+from howdah.agent.container import ContainerContext
 from howdah.core.messages import Made, Task
 from howdah.storage import layout
 from howdah.wire.messages import Mirror, Prepare, Start
@@ -44,7 +44,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 0
 
 
-class Outputs:
+class OutputCopies:
     """What of one attempt's working folder is copied to the job's store at its end: the folders that
     [outputs] names, and of what else is new there what its `keep` fits.
 
@@ -52,7 +52,7 @@ class Outputs:
     """
 
     def __init__(
-        self, container: Container, prepare: Prepare, troubled: Callable[[], object]
+        self, container: ContainerContext, prepare: Prepare, troubled: Callable[[], object]
     ) -> None:
         """``troubled`` is called when there is a new `trouble`."""
         self._container = container
@@ -217,7 +217,7 @@ class FolderMirror:
     is started only once there is something to push.
     """
 
-    def __init__(self, container: Container, start: Start) -> None:
+    def __init__(self, container: ContainerContext, start: Start) -> None:
         self._container = container
         self._start = start
         self._over = asyncio.Event()
@@ -303,7 +303,7 @@ class LogCopies:
     else; the agent only has to live until it is done.
     """
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: ContainerContext) -> None:
         self._container = container
         self._store = container.launch.log_store
         self._under_way: set[asyncio.Task[None]] = set()

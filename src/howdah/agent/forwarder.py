@@ -57,7 +57,7 @@ _GATHER_S = 0.02
 """After a push, what comes is gathered for this long into the next one."""
 
 
-class Stream:
+class OutputPipe:
     """One pipe."""
 
     __slots__ = ("fd", "label", "pending", "tail")
@@ -74,10 +74,10 @@ class Stream:
         return self.fd >= 0
 
 
-class Source:
+class ProgramOutput:
     """One program's two pipes."""
 
-    def __init__(self, forwarder: LogForwarder, output: Stream, error: Stream) -> None:
+    def __init__(self, forwarder: LogForwarder, output: OutputPipe, error: OutputPipe) -> None:
         self._forwarder = forwarder
         self.output = output
         self.error = error
@@ -85,7 +85,7 @@ class Source:
         self.paused: asyncio.TimerHandle | None = None
 
     @property
-    def streams(self) -> tuple[Stream, ...]:
+    def streams(self) -> tuple[OutputPipe, ...]:
         """Those still open. Output first: what a program printed before an error."""
         return tuple(s for s in (self.output, self.error) if s.open)
 
@@ -107,8 +107,8 @@ class LogForwarder:
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
-        self._sources: list[Source] = []
-        self._open_line: Stream | None = None
+        self._sources: list[ProgramOutput] = []
+        self._open_line: OutputPipe | None = None
         """Whose unfinished line is the log's last."""
         self._flush: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
@@ -123,10 +123,10 @@ class LogForwarder:
                 fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         return reading, writing
 
-    def add(self, output: int, error: int, label: str = "") -> Source:
+    def add(self, output: int, error: int, label: str = "") -> ProgramOutput:
         """Forward a program's pipes from now on; ``label`` goes before each of its lines."""
         prefix = f"{label} | ".encode() if label else b""
-        source = Source(self, Stream(output, prefix), Stream(error, prefix))
+        source = ProgramOutput(self, OutputPipe(output, prefix), OutputPipe(error, prefix))
         self._sources.append(source)
         self._ended.clear()
         self._resume(source)
@@ -154,12 +154,12 @@ class LogForwarder:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def _resume(self, source: Source) -> None:
+    def _resume(self, source: ProgramOutput) -> None:
         source.paused = None
         for stream in source.streams:
             self._loop.add_reader(stream.fd, self._ready, source)
 
-    def _ready(self, source: Source) -> None:
+    def _ready(self, source: ProgramOutput) -> None:
         now = self._loop.time()
         busy = now - source.last_read < _BUSY_S
         source.last_read = now
@@ -175,7 +175,7 @@ class LogForwarder:
                 self._loop.remove_reader(stream.fd)
             source.paused = self._loop.call_later(_PAUSE_S, self._resume, source)
 
-    def _read_some(self, stream: Stream) -> int:
+    def _read_some(self, stream: OutputPipe) -> int:
         """Move what is there, within limits; returns the bytes of the largest piece."""
         most = 0
         for _ in range(_READS if stream.open else 0):
@@ -185,7 +185,7 @@ class LogForwarder:
                 break
         return most
 
-    def _read(self, stream: Stream, limit: int = _BUFFER_BYTES) -> int:
+    def _read(self, stream: OutputPipe, limit: int = _BUFFER_BYTES) -> int:
         """Move one buffer; returns its bytes, 0 if there are none or no more will come."""
         try:
             count = os.readv(stream.fd, [self._view[:limit]])
@@ -201,7 +201,7 @@ class LogForwarder:
         self._moved()
         return count
 
-    def _shut(self, stream: Stream) -> None:
+    def _shut(self, stream: OutputPipe) -> None:
         self._loop.remove_reader(stream.fd)
         os.close(stream.fd)
         stream.fd = -1
@@ -211,7 +211,7 @@ class LogForwarder:
 
     # -- lines -----------------------------------------------------------------------------------
 
-    def _take(self, stream: Stream, count: int) -> None:
+    def _take(self, stream: OutputPipe, count: int) -> None:
         end = self._buffer.rfind(b"\n", 0, count) + 1
         if end:
             self._close_line(stream)
@@ -232,7 +232,7 @@ class LogForwarder:
             elif self._flush is None:
                 self._flush = self._loop.call_later(_HOLD_S, self._flush_all)
 
-    def _put_labelled(self, stream: Stream, end: int) -> None:
+    def _put_labelled(self, stream: OutputPipe, end: int) -> None:
         text = stream.pending + bytes(self._view[:end])
         first = b"" if self._open_line is stream else stream.label
         text = first + text[:-1].replace(b"\n", b"\n" + stream.label) + b"\n"
@@ -240,13 +240,13 @@ class LogForwarder:
         if self._newest is not None:
             self._newest.put(text)
 
-    def _close_line(self, stream: Stream) -> None:
+    def _close_line(self, stream: OutputPipe) -> None:
         """Another stream's line stands open: ours begins on a new one."""
         if self._open_line is not None and self._open_line is not stream:
             self._writer.write(b"\n")
             self._open_line = None
 
-    def _put_pending(self, stream: Stream) -> None:
+    def _put_pending(self, stream: OutputPipe) -> None:
         if not stream.pending:
             return
         self._close_line(stream)
@@ -266,7 +266,7 @@ class LogForwarder:
         self._moved()
 
 
-def _waiting(stream: Stream) -> int | None:
+def _waiting(stream: OutputPipe) -> int | None:
     """Bytes in the pipe; None if all who could write to it are gone, so that no more will come."""
     poll = select.poll()
     poll.register(stream.fd, 0)

@@ -17,7 +17,7 @@ _SHELL_KILLED = 128 + signal.SIGKILL
 """What a shell exits with when its program was killed."""
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class EndedProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One of the attempt's programs, ended."""
 
     process: int
@@ -29,7 +29,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     tail: tuple[str, ...] = ()
 
 
-def deciding(ended: Sequence[Ended]) -> Ended:
+def deciding(ended: Sequence[EndedProgram]) -> EndedProgram:
     """The program whose end is the attempt's: the first that failed by itself.
 
     ``ended`` is in order of time and not empty.
@@ -124,7 +124,7 @@ def taken_port(
 
 
 def exit_of(
-    ended: Sequence[Ended],
+    ended: Sequence[EndedProgram],
     *,
     ports: Sequence[int] = (),
     is_held: Callable[[int], bool] = lambda port: False,

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.children import Child, Children
-from howdah.agent.forwarder import LogForwarder, Source
+from howdah.agent.forwarder import LogForwarder, ProgramOutput
 from howdah.agent.host.processes import (
     MARKER,
     Stat,
@@ -26,7 +26,7 @@ from howdah.agent.host.processes import (
     prefer_as_oom_victim,
     send_signal,
 )
-from howdah.agent.outcome import Ended, not_started
+from howdah.agent.outcome import EndedProgram, not_started
 from howdah.storage.errors import is_transient
 from howdah.wire.messages import ProcessSpec
 
@@ -62,7 +62,7 @@ class StartProblem(Exception):
 class Program:
     """One running program."""
 
-    def __init__(self, process: int, child: Child, source: Source) -> None:
+    def __init__(self, process: int, child: Child, source: ProgramOutput) -> None:
         self.process = process
         """Its local rank."""
         self.child = child
@@ -129,10 +129,10 @@ class Programs:
         for program in self._programs:
             program.asked = program.asked or program not in self._ended
 
-    def ends(self) -> list[Ended]:
+    def ends(self) -> list[EndedProgram]:
         """How they ended, in order."""
         return [
-            Ended(
+            EndedProgram(
                 process=program.process,
                 status=program.child.status or 0,
                 asked=program.asked,

@@ -15,16 +15,22 @@ from typing import Any
 import msgspec
 
 from howdah.agent import outcome, programs
-from howdah.agent.checkpoints import Restored
+from howdah.agent.checkpoints import RestoredCheckpoint
 from howdah.agent.children import HelperProblem, module
-from howdah.agent.container import Container
+from howdah.agent.container import ContainerContext
 from howdah.agent.forwarder import LogForwarder, NewestLine
 from howdah.agent.host.processes import handles, send_signal, usage
 from howdah.agent.host.tcp_table import packed
-from howdah.agent.monitoring.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
+from howdah.agent.monitoring.metrics import (
+    OomWatch,
+    ProgressMonitor,
+    Sampler,
+    over_limit,
+    parse_gpus,
+)
 from howdah.agent.monitoring.pages import Pages
 from howdah.agent.monitoring.probes import Address, joined, strangers, user
-from howdah.agent.monitoring.reports import Report, Reported, Web
+from howdah.agent.monitoring.reports import Report, ReportedValues, Web
 from howdah.agent.monitoring.stacks import group
 from howdah.agent.ports import Reservation, is_free
 from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
@@ -60,15 +66,15 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str
     output_dir: str
     task_socket: str
-    restored: Restored | None = None
+    restored: RestoredCheckpoint | None = None
 
 
-class Run:
+class ProgramRun:
     """One attempt's programs, while they run."""
 
     def __init__(
         self,
-        container: Container,
+        container: ContainerContext,
         start: Start,
         ready: Ready,
         newest_line: NewestLine | None = None,
@@ -93,8 +99,8 @@ class Run:
         # Commands beside the programs end with them.
         everything = ProcessTree(children, marker, own)
         self._ending = Ending(everything, children, self._programs.still_running)
-        self._progress = Progress(self._loop.time, ready.checkpoint_dir)
-        self._reported = Reported()
+        self._progress = ProgressMonitor(self._loop.time, ready.checkpoint_dir)
+        self._reported = ReportedValues()
         self._sampler = Sampler(self._tree.look)
         self._gpu: tuple[float, float] | None = None
         self._watches: set[asyncio.Task[None]] = set()

@@ -1,7 +1,7 @@
 """The handling of one event: the state it changes, the commands it causes.
 
 All changes of a task's state, of the job's phase and of a time something waits for go through an
-`EventContext`, which holds them against the tables and keeps the `Index`.
+`EventContext`, which holds them against the tables and keeps the `StateIndex`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ TimedField = Literal["deadline", "window_until", "explain_until", "retry_at"]
 _FIELDS: tuple[TimedField, ...] = ("deadline", "window_until", "explain_until", "retry_at")
 
 
-class Index:
+class StateIndex:
     """What the state says, arranged so that no step has to look at every task.
 
     Derived: made anew from any state, never stored. `EventContext` keeps it up to date.
@@ -125,7 +125,7 @@ class Index:
 class EventContext:
     """The state, the time, and the commands so far."""
 
-    def __init__(self, state: JobState, index: Index, now: float, cause: str) -> None:
+    def __init__(self, state: JobState, index: StateIndex, now: float, cause: str) -> None:
         self.state = state
         self.index = index
         self.now = now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from howdah.core.event_context import GANG, EventContext, Index
+from howdah.core.event_context import GANG, EventContext, StateIndex
 from howdah.core.machine import Machine
 from howdah.core.plan import Completion
 from howdah.core.reconcile import reconcile
@@ -57,7 +57,7 @@ def settled(machine: Machine, now: float) -> None:
         return
     machine.check_index()
     state = _decode(_encode(machine.state))
-    context = EventContext(state, Index(state), now, "everything once more")
+    context = EventContext(state, StateIndex(state), now, "everything once more")
     reconcile(context, everything=True)
     _must(not context.commands, f"missed: {context.commands}")
     _must(state == machine.state, f"missed: {_differences(machine.state, state)}")

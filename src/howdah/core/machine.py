@@ -12,7 +12,7 @@ from typing import Any
 
 from howdah.core import containers, gang, job_completion, reconcile, restart
 from howdah.core import task as tasks
-from howdah.core.event_context import GANG, EventContext, Index
+from howdah.core.event_context import GANG, EventContext, StateIndex
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -70,7 +70,7 @@ class Machine:
 
     def __init__(self, state: JobState | None = None) -> None:
         self.state: JobState = state or JobState()
-        self._index = Index(self.state)
+        self._index = StateIndex(self.state)
         self._now = float("-inf")
 
     def handle(self, event: AnyEvent, now: float, cause: str = "") -> list[AnyCommand]:
@@ -107,7 +107,7 @@ class Machine:
         Raises:
             AssertionError: they differ.
         """
-        fresh = Index(self.state)
+        fresh = StateIndex(self.state)
         for name in ("by_state", "unrequested", "awaited", "joined", "given_up"):
             kept, made = getattr(self._index, name), getattr(fresh, name)
             if name == "by_state":
@@ -121,7 +121,7 @@ class Machine:
 
 
 def _job_times(state: JobState) -> Iterator[float]:
-    """What the job as a whole waits for; tasks, containers and units are in the `Index`."""
+    """What the job as a whole waits for; tasks, containers and units are in the `StateIndex`."""
     growth, hang = state.growth, state.hang
     for at in (
         state.total_until,

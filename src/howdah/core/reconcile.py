@@ -17,7 +17,7 @@ from howdah.core.causes import RULES, FailureCause
 from howdah.core.event_context import EventContext
 from howdah.core.messages import Exit, Level
 from howdah.core.plan import Completion, Join, RolePlan
-from howdah.core.restart import BREAKING, ENDING, WORKING, End
+from howdah.core.restart import BREAKING, ENDING, WORKING, JobMustEnd
 from howdah.core.state import (
     LIVE,
     OVER,
@@ -48,7 +48,7 @@ def reconcile(context: EventContext, *, everything: bool = False) -> None:
         changes = context.changes
         try:
             _round(context)
-        except End as end:
+        except JobMustEnd as end:
             job_completion.finish(context, Outcome.FAILED, end.reason, end.advice)
         if context.changes == changes and not context.touched:
             return

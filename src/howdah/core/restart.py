@@ -39,7 +39,7 @@ BREAKING = (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING)
 ENDING = (JobPhase.FINISHING, JobPhase.FINISHED)
 
 
-class End(Exception):
+class JobMustEnd(Exception):
     """The job has to end: raised by what judges, caught by `reconcile`."""
 
     def __init__(self, reason: str, advice: str) -> None:
@@ -160,7 +160,7 @@ def judge_gang(context: EventContext) -> None:
         secondary=failure.secondary,
     )
     if verdict and not (optional and _can_shrink(context, report.task)):
-        raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
+        raise JobMustEnd(f"{report.what}; {verdict}", RULES[report.cause].advice)
     if verdict:
         retire(context, context.task(report.task), f"{report.what}; {verdict}")
     _restart_gang(context, _delay(context, gang, failure.counted), report.what)
@@ -219,14 +219,16 @@ def judge_alone(context: EventContext, data: TaskData, unit: RestartUnit) -> Non
         failure.counted = False
         retire(context, data, f"{report.what} [{report.cause.value}]")
         if _all_failed(context):
-            raise End(f"{report.what}; every tracked task has failed", RULES[report.cause].advice)
+            raise JobMustEnd(
+                f"{report.what}; every tracked task has failed", RULES[report.cause].advice
+            )
         return
     verdict = _judge(context, unit, failure, context.role(data.task))
     if failure.counted:
         data.counted = unit.counted
     if verdict:
         if not context.optional(data):
-            raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
+            raise JobMustEnd(f"{report.what}; {verdict}", RULES[report.cause].advice)
         retire(context, data, f"{report.what}; {verdict}")
         return
     if report.cause is FailureCause.PORT_TAKEN and unit.ports_taken >= STICKY_TRIES:
@@ -376,7 +378,7 @@ def _lost_before_start(context: EventContext, report: FailureReport) -> None:
         return
     _count(context, unit, counted=False)
     if unit.uncounted > context.plan.retry_limit and not context.optional(data):
-        raise End(f"{report.what}; too many in a row", rule.advice)
+        raise JobMustEnd(f"{report.what}; too many in a row", rule.advice)
     if unit.uncounted > 2:
         delay = context.plan.backoff_s * 2 ** min(unit.uncounted - 3, 6)
         delay = min(delay, context.plan.backoff_max_s) * (0.5 + context.jitter())

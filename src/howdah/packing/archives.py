@@ -17,7 +17,7 @@ class PackingError(Exception):
     """Something cannot be packed; the text is for the user: what, which value, what to do."""
 
 
-class Kind(enum.Enum):
+class ArchiveKind(enum.Enum):
     """What an archive holds. The value begins its file's name on the cluster."""
 
     RUNTIME = "runtime"
@@ -30,7 +30,7 @@ class Kind(enum.Enum):
     FILES = "files"
 
 
-class Row(msgspec.Struct, frozen=True):
+class SizeRow(msgspec.Struct, frozen=True):
     """One line of an explanation: what part of an archive is how big, unpacked."""
 
     name: str
@@ -41,7 +41,7 @@ class Row(msgspec.Struct, frozen=True):
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
     """A packed archive (``tar.gz``, unless it came ready), or one that lies elsewhere already."""
 
-    kind: Kind
+    kind: ArchiveKind
     digest: str
     """SHA-256 (hexadecimal) of the archive's bytes; empty if it is somewhere else (`url`)."""
     path: Path | None
@@ -60,7 +60,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     """The interpreter in it, relative to the unpacked archive."""
     url: str | None = None
     """Where it lies ready, if it need not be uploaded."""
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SizeRow, ...] = ()
     """Its biggest parts."""
     notes: tuple[str, ...] = ()
     """What is worth knowing, in sentences."""

@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing import tarball
-from howdah.packing.archives import Archive, Kind, PackingError, Row
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, SizeRow
 
 LIMIT = 10 * 10**9
 """Bytes of archives that are kept; what was used within the last hour is kept anyway."""
@@ -37,9 +37,9 @@ _FORMAT = 1
 class Content(msgspec.Struct, frozen=True, kw_only=True):
     """What goes into an archive."""
 
-    entries: tuple[tarball.Entry, ...]
+    entries: tuple[tarball.TarEntry, ...]
     python: str | None = None
-    rows: tuple[Row, ...] = ()
+    rows: tuple[SizeRow, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ class Cache:
 
     def get(
         self,
-        kind: Kind,
+        kind: ArchiveKind,
         inputs: object,
         make: Callable[[Path], Archive],
         *,
@@ -203,7 +203,10 @@ class Cache:
 
 
 def tar_of(
-    kind: Kind, content: Content, scratch: Path, progress: Callable[[str, int, int | None], None]
+    kind: ArchiveKind,
+    content: Content,
+    scratch: Path,
+    progress: Callable[[str, int, int | None], None],
 ) -> Archive:
     """Write the archive of that content into the folder."""
     path = scratch / "archive.tar.gz"

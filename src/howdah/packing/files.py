@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing import tarball
-from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
 from howdah.packing.ignore_rules import only_caches
@@ -31,7 +31,7 @@ class Extra(msgspec.Struct, frozen=True):
     """The archive's content is the folder of that name."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class FilesLine(msgspec.Struct, frozen=True):
     """One line of ``files``, understood."""
 
     place: str
@@ -50,13 +50,13 @@ def files(
     return [_extra(wanted, folder, cache, progress) for wanted in understand(lines)]
 
 
-def understand(lines: Sequence[str]) -> list[Wanted]:
+def understand(lines: Sequence[str]) -> list[FilesLine]:
     """What lines of ``files`` mean, each ``place`` or ``place -> name``.
 
     Raises:
         PackingError: a line means nothing, or two have one name.
     """
-    found: dict[str, Wanted] = {}
+    found: dict[str, FilesLine] = {}
     for line in lines:
         wanted = _understand(line)
         if wanted.name in found:
@@ -78,7 +78,7 @@ def path_of(place: str, folder: Path) -> Path:
     return Path(os.path.normpath(folder / Path(place.removeprefix("file://")).expanduser()))
 
 
-def _understand(line: str) -> Wanted:
+def _understand(line: str) -> FilesLine:
     place, arrow, name = line.partition("->")
     place, name = place.strip(), name.strip()
     unpack = name.endswith("/")
@@ -94,15 +94,15 @@ def _understand(line: str) -> Wanted:
         )
     if unpack and is_url(place) and not place.endswith(ARCHIVES):
         raise not_an_archive(place)
-    return Wanted(place, name, unpack)
+    return FilesLine(place, name, unpack)
 
 
-def _extra(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> Extra:
+def _extra(wanted: FilesLine, folder: Path, cache: Path, progress: Progress) -> Extra:
     place = wanted.place.removeprefix("file://")
     if place.startswith(READY):
-        return Extra(wanted.name, elsewhere(place, Kind.FILES), wanted.unpack)
+        return Extra(wanted.name, elsewhere(place, ArchiveKind.FILES), wanted.unpack)
     if is_url(place):
-        archive = fetched(place, Kind.FILES, cache, progress)
+        archive = fetched(place, ArchiveKind.FILES, cache, progress)
         return Extra(wanted.name, archive, wanted.unpack)
     path = path_of(place, folder)
     if path.is_dir():
@@ -111,10 +111,10 @@ def _extra(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> Ext
         raise PackingError(f"files: there is no file or folder {path}")
     if wanted.unpack and not path.name.endswith(ARCHIVES):
         raise not_an_archive(str(path))
-    return Extra(wanted.name, ready(path, Kind.FILES, cache), wanted.unpack)
+    return Extra(wanted.name, ready(path, ArchiveKind.FILES, cache), wanted.unpack)
 
 
-def elsewhere(url: str, kind: Kind, python: str | None = None) -> Archive:
+def elsewhere(url: str, kind: ArchiveKind, python: str | None = None) -> Archive:
     """Something that lies where YARN can read it."""
     return Archive(
         kind=kind,
@@ -129,7 +129,7 @@ def elsewhere(url: str, kind: Kind, python: str | None = None) -> Archive:
     )
 
 
-def ready(path: Path, kind: Kind, cache: Path) -> Archive:
+def ready(path: Path, kind: ArchiveKind, cache: Path) -> Archive:
     """A local file as it is; only its digest is worked out, once.
 
     Raises:
@@ -142,7 +142,7 @@ def ready(path: Path, kind: Kind, cache: Path) -> Archive:
     return Cache(cache).get(kind, ("ready", str(path), _stamp(path)), make)
 
 
-def fetched(url: str, kind: Kind, cache: Path, progress: Progress) -> Archive:
+def fetched(url: str, kind: ArchiveKind, cache: Path, progress: Progress) -> Archive:
     """What lies at a URL that YARN does not read, brought here.
 
     Raises:
@@ -175,12 +175,12 @@ def _packed(path: Path, cache: Path, progress: Progress) -> Archive:
 
     def make(scratch: Path) -> Archive:
         content = Content(entries=found.entries, rows=found.by_top(), notes=found.notes)
-        return tar_of(Kind.FILES, content, scratch, progress)
+        return tar_of(ArchiveKind.FILES, content, scratch, progress)
 
-    return Cache(cache).get(Kind.FILES, (str(path), found.stamps), make)
+    return Cache(cache).get(ArchiveKind.FILES, (str(path), found.stamps), make)
 
 
-def _of_file(path: Path, kind: Kind, name: str) -> Archive:
+def _of_file(path: Path, kind: ArchiveKind, name: str) -> Archive:
     size = path.stat().st_size
     return Archive(
         kind=kind,

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.packing.archives import PackingError, Row
+from howdah.packing.archives import PackingError, SizeRow
 from howdah.packing.ignore_rules import Rules
-from howdah.packing.tarball import Entry, is_executable
+from howdah.packing.tarball import TarEntry, is_executable
 
 _TOLD = 5
 
 
-class Found(msgspec.Struct, frozen=True):
+class FolderContent(msgspec.Struct, frozen=True):
     """What a folder has to ship."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TarEntry, ...]
     stamps: tuple[tuple[object, ...], ...]
     """What changes when the folder's content does: names, sizes, times of change."""
     sizes: tuple[int, ...]
@@ -31,13 +31,13 @@ class Found(msgspec.Struct, frozen=True):
     def size(self) -> int:
         return sum(self.sizes)
 
-    def biggest(self, count: int) -> list[Row]:
+    def biggest(self, count: int) -> list[SizeRow]:
         """Its biggest files."""
         pairs = zip(self.sizes, self.entries)
-        rows = [Row(entry.name, size) for size, entry in pairs if entry.path is not None]
+        rows = [SizeRow(entry.name, size) for size, entry in pairs if entry.path is not None]
         return sorted(rows, key=lambda row: (-row.size, row.name))[:count]
 
-    def by_top(self) -> tuple[Row, ...]:
+    def by_top(self) -> tuple[SizeRow, ...]:
         """What each of its top entries has in it, the biggest first."""
         sizes: Counter[str] = Counter()
         files: Counter[str] = Counter()
@@ -45,18 +45,18 @@ class Found(msgspec.Struct, frozen=True):
             top, below, _ = entry.name.partition("/")
             sizes[top + below] += size
             files[top + below] += 1
-        return tuple(Row(name, size, files[name]) for name, size in sizes.most_common())
+        return tuple(SizeRow(name, size, files[name]) for name, size in sizes.most_common())
 
 
 class _Item(msgspec.Struct, frozen=True):
-    entry: Entry
+    entry: TarEntry
     size: int
     stamp: tuple[object, ...]
 
 
 def look(
     folder: Path, rules: Rules, without: tuple[Path, ...] = (), *, links_out: bool = False
-) -> Found:
+) -> FolderContent:
     """Everything in the folder that the rules leave, but for the paths ``without``.
 
     Links to something inside stay links, relative ones. With ``links_out`` a link to a file outside
@@ -78,7 +78,7 @@ def look(
         told = [*walk.problems[:_TOLD], *([f"and {more} more"] if more > 0 else [])]
         raise PackingError(f"{folder} cannot be shipped: " + "; ".join(told))
     items.sort(key=lambda item: item.entry.name)
-    return Found(
+    return FolderContent(
         entries=tuple(item.entry for item in items),
         stamps=tuple(item.stamp for item in items),
         sizes=tuple(item.size for item in items),
@@ -116,7 +116,7 @@ class _Walk:
             else:
                 yield from self._file(path, inside, entry.stat(follow_symlinks=False))
         if name and not any_:
-            yield _Item(Entry(name.rstrip("/")), 0, (name,))
+            yield _Item(TarEntry(name.rstrip("/")), 0, (name,))
 
     def _file(self, path: Path, name: str, status: os.stat_result) -> Iterator[_Item]:
         if not stat.S_ISREG(status.st_mode):
@@ -127,7 +127,7 @@ class _Walk:
             return
         executable = is_executable(status.st_mode)
         stamp = (name, status.st_size, status.st_ctime_ns, status.st_ino, executable)
-        yield _Item(Entry(name, path=path, executable=executable), status.st_size, stamp)
+        yield _Item(TarEntry(name, path=path, executable=executable), status.st_size, stamp)
 
     def _link(self, path: Path, name: str) -> Iterator[_Item]:
         target = str(path.readlink())
@@ -150,7 +150,7 @@ class _Walk:
             self.problems.append(f"the target of the link {name} is not UTF-8")
             return
         relative = os.path.relpath(meant, path.parent) if Path(target).is_absolute() else target
-        yield _Item(Entry(name, link=relative), 0, (name, relative))
+        yield _Item(TarEntry(name, link=relative), 0, (name, relative))
 
 
 def _is_utf8(name: str) -> bool:

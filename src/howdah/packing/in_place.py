@@ -8,9 +8,9 @@ import zipfile
 from pathlib import Path
 
 from howdah.packing import files as lines
-from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache
-from howdah.packing.files import Wanted, fetched, is_url, path_of, understand
+from howdah.packing.files import FilesLine, fetched, is_url, path_of, understand
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.spec.model import Job
 
@@ -58,7 +58,9 @@ def files(
     }
 
 
-def _placed(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> list[tuple[str, str]]:
+def _placed(
+    wanted: FilesLine, folder: Path, cache: Path, progress: Progress
+) -> list[tuple[str, str]]:
     """Names and paths of one line; several of a folder on HDFS, which are the files in it."""
     place = wanted.place.removeprefix("file://")
     if is_url(place):
@@ -67,10 +69,10 @@ def _placed(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> li
             pairs: list[tuple[str, str]] = []
             for url in inside:
                 pairs += _placed(
-                    Wanted(url, url.rpartition("/")[2], False), folder, cache, progress
+                    FilesLine(url, url.rpartition("/")[2], False), folder, cache, progress
                 )
             return pairs
-        archive = fetched(place, Kind.FILES, cache, progress)
+        archive = fetched(place, ArchiveKind.FILES, cache, progress)
     else:
         path = path_of(place, folder)
         if path.is_dir() or (path.is_file() and not wanted.unpack):
@@ -79,7 +81,7 @@ def _placed(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> li
             raise PackingError(f"files: there is no file or folder {path}")
         if not path.name.endswith(lines.ARCHIVES):
             raise lines.not_an_archive(str(path))
-        archive = lines.ready(path, Kind.FILES, cache)
+        archive = lines.ready(path, ArchiveKind.FILES, cache)
     if wanted.unpack:
         return [(wanted.name, str(_unpacked(archive, cache, progress)))]
     return [(wanted.name, str(archive.path))]
@@ -92,12 +94,12 @@ def _built(recipe: uv.Recipe, cache: Path, progress: Progress) -> Path:
 
 def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progress) -> Path:
     if is_url(place) and not place.startswith("file://"):
-        archive = fetched(place, Kind.ENVIRONMENT, cache, progress)
+        archive = fetched(place, ArchiveKind.ENVIRONMENT, cache, progress)
     else:
         path = path_of(place, folder)
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
-        archive = lines.ready(path, Kind.ENVIRONMENT, cache)
+        archive = lines.ready(path, ArchiveKind.ENVIRONMENT, cache)
     archive = prebuilt_archives.looked_into(archive, place, cache, progress)
     return _unpacked(archive, cache, progress) / (archive.python or _PYTHON)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from howdah.packing import ignore_rules
-from howdah.packing.archives import Archive, Kind, PackingError, Progress, quantity, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quantity, quiet
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.folders import Found, look
+from howdah.packing.folders import FolderContent, look
 
 SURPRISING = 100 * 10**6
 """Bytes of a source folder from which on its biggest files are told."""
@@ -36,12 +36,12 @@ def source(
             rows=found.by_top(),
             notes=(*_surprise(folder, found), *found.notes),
         )
-        return tar_of(Kind.SOURCE, content, scratch, progress)
+        return tar_of(ArchiveKind.SOURCE, content, scratch, progress)
 
-    return Cache(cache).get(Kind.SOURCE, (str(folder), found.stamps), make)
+    return Cache(cache).get(ArchiveKind.SOURCE, (str(folder), found.stamps), make)
 
 
-def _surprise(folder: Path, found: Found) -> tuple[str, ...]:
+def _surprise(folder: Path, found: FolderContent) -> tuple[str, ...]:
     if not found.entries:
         return (f"{folder} has nothing to ship: it is empty, or all that is in it is ignored",)
     if found.size <= SURPRISING:

@@ -19,7 +19,7 @@ from howdah.packing import tarball
 from howdah.packing.archives import Archive, PackingError, Progress, quantity, quiet
 
 if TYPE_CHECKING:
-    from howdah.storage.hdfs.files import Hdfs, Stat
+    from howdah.storage.hdfs.files import Hdfs, HdfsStat
 
 FOLDER = ".howdah/cache"
 DAY_S = 86400.0
@@ -40,7 +40,7 @@ class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
     """0 where it was there already."""
 
 
-class Store:
+class ArchiveStore:
     """Archives of one user on one file system."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Store:
         self._whole = whole
         self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs = hdfs
-        self._seen: dict[str, Stat] | None = None
+        self._seen: dict[str, HdfsStat] | None = None
 
     def url(self, archive: Archive) -> str:
         """Where it is, or would be."""
@@ -85,7 +85,7 @@ class Store:
             self._note_use(archive.name)
         return found
 
-    def prune(self, unused_s: float = UNUSED_S) -> list[Stat]:
+    def prune(self, unused_s: float = UNUSED_S) -> list[HdfsStat]:
         """Remove what has not been used for that long; returns what it was.
 
         Raises:
@@ -93,7 +93,7 @@ class Store:
         """
         files = self._files()
         now = time.time()
-        gone: list[Stat] = []
+        gone: list[HdfsStat] = []
         for name, status in files.items():
             if name.endswith(_USED):
                 continue
@@ -189,13 +189,13 @@ class Store:
         if used is None or time.time() - used.mtime_ms / 1000 > DAY_S:
             self.hdfs.write(f"{self.folder}/{name}{_USED}", b"")
 
-    def _files(self) -> dict[str, Stat]:
+    def _files(self) -> dict[str, HdfsStat]:
         """What is there, looked at once: one call for all archives of a submission."""
         if self._seen is None:
             from howdah.storage.hdfs.errors import NotFound
 
             try:
-                found: Sequence[Stat] = self.hdfs.list(self.folder)
+                found: Sequence[HdfsStat] = self.hdfs.list(self.folder)
             except NotFound:
                 found = ()
             self._seen = {posixpath.basename(status.path): status for status in found}

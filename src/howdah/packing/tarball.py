@@ -34,7 +34,7 @@ _HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _READ = 1 << 20
 
 
-class Entry(msgspec.Struct, frozen=True):
+class TarEntry(msgspec.Struct, frozen=True):
     """One file, link or empty folder of an archive; the first of the three that is given counts."""
 
     name: str
@@ -57,7 +57,7 @@ class Packed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(
-    entries: Iterable[Entry], target: Path, what: str = "", progress: Progress = quiet
+    entries: Iterable[TarEntry], target: Path, what: str = "", progress: Progress = quiet
 ) -> Packed:
     """Write the archive; ``what`` is what `progress` is told.
 
@@ -90,7 +90,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: TarEntry) -> int:
     if entry.path is not None:
         try:
             return entry.path.stat().st_size
@@ -99,7 +99,7 @@ def _size(entry: Entry) -> int:
     return len(entry.content or b"")
 
 
-def _add(tar: tarfile.TarFile, entry: Entry) -> int:
+def _add(tar: tarfile.TarFile, entry: TarEntry) -> int:
     info = tarfile.TarInfo(entry.name)
     info.mtime = TIME
     info.mode = 0o755 if entry.executable else 0o644

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from howdah.storage.hdfs.errors import QuotaExceeded
+from howdah.storage.hdfs.errors import HdfsQuotaExceeded
 
 _FINAL = frozenset(
     {
@@ -51,7 +51,7 @@ class Outdated(Exception):
 def lacks_room(error: BaseException) -> bool:
     """Whether a disk or a quota is full, which may last."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    return full or isinstance(error, QuotaExceeded)
+    return full or isinstance(error, HdfsQuotaExceeded)
 
 
 def is_transient(error: BaseException) -> bool:

@@ -6,7 +6,7 @@ TensorBoard's event files, above all. Agents start it as a helper process::
     python -m howdah.storage.folder_sync push|pull <spec.json>
 
 with a `FollowSpec`. It looks every ``every_s`` until its standard input ends or SIGTERM comes,
-once more then, and exits 0. It prints a `Problem` as a JSON object when something does not work,
+once more then, and exits 0. It prints a `CheckpointProblem` as a JSON object when something does not work,
 and goes on trying; once a later attempt of the task writes there, it ends.
 
 Files only grow or are replaced; one that is removed here stays there. Hidden files and ``*.tmp``
@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.checkpoints.versions import Problem
+from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.confined_paths import open_beneath
 from howdah.storage.destinations import Destination, is_hidden, open_destination
 from howdah.storage.errors import Outdated, in_words
@@ -165,7 +165,9 @@ class Puller:
         return at - have
 
 
-def follow(work: Callable[[], object], every_s: float, report: Callable[[Problem], None]) -> None:
+def follow(
+    work: Callable[[], object], every_s: float, report: Callable[[CheckpointProblem], None]
+) -> None:
     """Do the work again and again until standard input ends or SIGTERM comes, then once more."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -178,13 +180,13 @@ def follow(work: Callable[[], object], every_s: float, report: Callable[[Problem
             work()
             told = ""
         except Outdated as error:
-            report(Problem(problem=str(error)))
+            report(CheckpointProblem(problem=str(error)))
             return
         except Exception as error:
             # fsspec's stores raise what they like; whatever it is, the next time it may work.
             text = in_words(error)
             if text != told:
-                report(Problem(problem=text))
+                report(CheckpointProblem(problem=text))
             told = text
         if over:
             return
@@ -222,7 +224,7 @@ def _pull(spec: FollowSpec) -> Callable[[], object]:
     return lambda: Puller(open_destination(spec.place), Path(spec.folder)).pull()
 
 
-def _report(problem: Problem) -> None:
+def _report(problem: CheckpointProblem) -> None:
     with contextlib.suppress(OSError):
         sys.stdout.write(msgspec.json.encode(problem).decode() + "\n")
         sys.stdout.flush()

@@ -42,7 +42,7 @@ _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class CopyOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a copy comes from."""
 
     folder: str
@@ -70,7 +70,7 @@ def adopt(folder: Path, local: Path) -> JobDirectory | None:
     with _opened(folder, None) as (at, uid):
         if layout.META not in _names(at):
             return None
-    begin(local, Origin(folder=os.fspath(folder), uid=uid, owner=account(uid)))
+    begin(local, CopyOrigin(folder=os.fspath(folder), uid=uid, owner=account(uid)))
     bring(local, accept=AT_FIRST.__contains__)
     with contextlib.suppress(FileNotFoundError):
         bring(local, layout.SECRETS)
@@ -78,7 +78,7 @@ def adopt(folder: Path, local: Path) -> JobDirectory | None:
     return own_meta(local, url=url, application_id=None, hadoop_conf=None)
 
 
-def begin(local: Path, origin: Origin) -> None:
+def begin(local: Path, origin: CopyOrigin) -> None:
     """Make the folder of a copy."""
     make_private_folder(local)
     for name in (layout.SECRETS, layout.LOGS, layout.STACKS):
@@ -99,14 +99,14 @@ def own_meta(local: Path, **known: str | None) -> JobDirectory:
     return directory
 
 
-def origin_of(local: Path) -> Origin:
+def origin_of(local: Path) -> CopyOrigin:
     """Where that copy comes from.
 
     Raises:
         StorageError: it is no copy.
     """
     try:
-        return document_decoder(Origin)((local / ORIGIN).read_bytes())
+        return document_decoder(CopyOrigin)((local / ORIGIN).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise StorageError(f"{local} is no copy of a job directory: {error}") from error
 

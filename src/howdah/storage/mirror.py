@@ -20,7 +20,7 @@ from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
 from howdah.storage.hdfs.errors import AlreadyThere, NotFound
-from howdah.storage.hdfs.files import Hdfs, Stat
+from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from howdah.storage.hdfs.names import is_hdfs
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import Replica
@@ -216,7 +216,7 @@ def _fresh(local: Path) -> list[Path]:
     )
 
 
-def _wanted_at_first(stat: Stat) -> bool:
+def _wanted_at_first(stat: HdfsStat) -> bool:
     return not (stat.is_dir or stat.name.startswith(_NOT_AT_FIRST) or stat.name.startswith("."))
 
 
@@ -229,7 +229,7 @@ def _bring(hdfs: Hdfs, url: str, local: Path, folder: str) -> None:
     _all([lambda stat=stat: _copy_if_other(hdfs, stat, root, local) for stat in found])
 
 
-def _copy_if_other(hdfs: Hdfs, stat: Stat, root: str, local: Path) -> None:
+def _copy_if_other(hdfs: Hdfs, stat: HdfsStat, root: str, local: Path) -> None:
     if stat.is_dir or stat.name.startswith("."):
         return
     target = _target(stat, root, local)
@@ -237,14 +237,14 @@ def _copy_if_other(hdfs: Hdfs, stat: Stat, root: str, local: Path) -> None:
         _copy(hdfs, stat, root, local)
 
 
-def _copy(hdfs: Hdfs, stat: Stat, root: str, local: Path) -> None:
+def _copy(hdfs: Hdfs, stat: HdfsStat, root: str, local: Path) -> None:
     target = _target(stat, root, local)
     target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with contextlib.suppress(NotFound):  # removed since it was listed
         hdfs.get(stat.path, target)
 
 
-def _target(stat: Stat, root: str, local: Path) -> Path:
+def _target(stat: HdfsStat, root: str, local: Path) -> Path:
     return local / stat.path.removeprefix(root).lstrip("/")
 
 

@@ -4,8 +4,8 @@ Run by agents as a helper process::
 
     python -m howdah.storage.outputs <spec.json>
 
-with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `Problem` and 1; before
-that a `Problem` for what failed and is tried again. A later attempt's files replace those of an
+with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `CheckpointProblem` and 1; before
+that a `CheckpointProblem` for what failed and is tried again. A later attempt's files replace those of an
 earlier one, never the other way round (`howdah.storage.destinations`); other files stay.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.checkpoints.versions import Problem
+from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
@@ -96,7 +96,9 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     """A line for each folder of which something could not be copied; the rest was."""
 
 
-def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: None) -> Copied:
+def copy(
+    spec: OutputSpec, report: Callable[[CheckpointProblem], None] = lambda problem: None
+) -> Copied:
     """Copy all folders that exist. What fails for a reason that may pass is tried again for
     ``limit_s`` seconds; that it failed once goes to ``report``.
 
@@ -135,7 +137,9 @@ def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: N
         if not passing or time.monotonic() + pause_s > deadline:
             break
         if not told:
-            report(Problem(problem="; ".join(_problems(spec, found, failed)), transient=True))
+            report(
+                CheckpointProblem(problem="; ".join(_problems(spec, found, failed)), transient=True)
+            )
             told = True
         waiting = sorted(failed)
         time.sleep(pause_s)
@@ -180,12 +184,12 @@ def main(arguments: Sequence[str]) -> int:
         _report(copy(spec, _report))
     except Exception as error:
         # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        _report(Problem(problem=in_words(error)))
+        _report(CheckpointProblem(problem=in_words(error)))
         return 0 if isinstance(error, Outdated) else 1
     return 0
 
 
-def _report(document: Copied | Problem) -> None:
+def _report(document: Copied | CheckpointProblem) -> None:
     sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
     sys.stdout.flush()
 

@@ -14,8 +14,8 @@ from howdah.spark.tfrecord.codec.compression import Compression
 from howdah.spark.tfrecord.codec.decode import decode
 from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.codec.framing import blocks
-from howdah.spark.tfrecord.options import Options
-from howdah.spark.tfrecord.reading import Piece, Split, rows
+from howdah.spark.tfrecord.options import TFRecordOptions
+from howdah.spark.tfrecord.reading import RecordFile, Split, rows
 
 EXAMPLE = RecordType.EXAMPLE
 SEQUENCE = RecordType.SEQUENCE_EXAMPLE
@@ -44,8 +44,8 @@ def decoded(
 
 def table_of(path: Path, schema: pa.Schema, **options: Any) -> pa.Table:
     """A file's rows, as a task of Spark reads them."""
-    split = Split((Piece(str(path), path.stat().st_size),))
-    found = rows(split, schema, Options(paths=(str(path),), **options))
+    split = Split((RecordFile(str(path), path.stat().st_size),))
+    found = rows(split, schema, TFRecordOptions(paths=(str(path),), **options))
     return pa.Table.from_batches(list(found), schema)
 
 

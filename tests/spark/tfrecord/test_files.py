@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.tfrecord import TFRecordError, filesystems, folders, options, reading, writing
-from howdah.spark.tfrecord.codec.columns import Kind
+from howdah.spark.tfrecord.codec.columns import FeatureKind
 from howdah.spark.tfrecord.codec.framing import frame
-from howdah.spark.tfrecord.options import Options
+from howdah.spark.tfrecord.options import TFRecordOptions
 from howdah.spark.tfrecord.schemas import arrow_schema, spark_schema
 from tests.hadoop.cluster import Cluster
 from tests.spark.tfrecord.records import RecordType, batch, encoded, lists
@@ -23,8 +23,8 @@ def _put(path: Path, **arrays: Any) -> None:
     path.write_bytes(encoded(batch(**arrays)))
 
 
-def _inferred(folder: Path, **more: Any) -> dict[str, tuple[Kind, int, bool]]:
-    wanted = Options(paths=(str(folder),), **more)
+def _inferred(folder: Path, **more: Any) -> dict[str, tuple[FeatureKind, int, bool]]:
+    wanted = TFRecordOptions(paths=(str(folder),), **more)
     found = reading.inferred(reading.pieces(wanted), wanted)
     return {each.name: (each.kind, each.depth, each.text) for each in found}
 
@@ -34,20 +34,20 @@ def test_a_schema_comes_from_more_than_the_first_record_and_file(tmp_path: Path)
     _put(tmp_path / "b", n=lists(pa.int64(), [[1], [1, 2]]), x=pa.array([0.5, 1.5]))
     _put(tmp_path / "c", s=pa.array([b"\xff"]), late=pa.array([1]), e=lists(pa.int64(), [[]]))
     assert _inferred(tmp_path) == {
-        "e": (Kind.BYTES, 0, True),
-        "late": (Kind.INT, 0, True),
-        "n": (Kind.INT, 1, True),
-        "s": (Kind.BYTES, 0, False),
-        "x": (Kind.FLOAT, 0, True),
+        "e": (FeatureKind.BYTES, 0, True),
+        "late": (FeatureKind.INT, 0, True),
+        "n": (FeatureKind.INT, 1, True),
+        "s": (FeatureKind.BYTES, 0, False),
+        "x": (FeatureKind.FLOAT, 0, True),
     }
     assert _inferred(tmp_path, sample_files=1) == {
-        "n": (Kind.INT, 0, True),
-        "s": (Kind.BYTES, 0, True),
-        "x": (Kind.INT, 0, True),
+        "n": (FeatureKind.INT, 0, True),
+        "s": (FeatureKind.BYTES, 0, True),
+        "x": (FeatureKind.INT, 0, True),
     }
     assert _inferred(tmp_path, sample_files=1, binary_features=("s",))["s"][2] is False
     _put(tmp_path / "a", n=lists(pa.int64(), [[1], [2, 3]]))
-    assert _inferred(tmp_path, sample_files=1, sample_records=1)["n"] == (Kind.INT, 0, True)
+    assert _inferred(tmp_path, sample_files=1, sample_records=1)["n"] == (FeatureKind.INT, 0, True)
 
 
 def test_a_feature_of_two_kinds_is_told_by_name(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_folder_of_any_name_is_read_by_the_type_it_is_given(
     text: str, value: Any, tmp_path: Path
 ) -> None:
     _put(tmp_path / f"k={text}/part", x=pa.array([1]))
-    wanted = Options(paths=(str(tmp_path),))
+    wanted = TFRecordOptions(paths=(str(tmp_path),))
     found = reading.pieces(wanted)
     schema = arrow_schema(spark_schema(reading.inferred(found, wanted), found))
     [rows] = reading.rows(reading.Split(tuple(found)), schema, wanted)
@@ -171,21 +171,21 @@ def test_folders_that_do_not_agree_are_told(tmp_path: Path) -> None:
     _put(tmp_path / "a=1/part", x=pa.array([1]))
     _put(tmp_path / "b=1/part", x=pa.array([1]))
     with pytest.raises(TFRecordError, match="do not agree in their partition columns .a, b."):
-        reading.pieces(Options(paths=(str(tmp_path),)))
+        reading.pieces(TFRecordOptions(paths=(str(tmp_path),)))
 
 
 def test_few_files_are_tasks_and_many_small_ones_share() -> None:
-    few = [reading.Piece(f"/{n}", 10) for n in range(20)]
+    few = [reading.RecordFile(f"/{n}", 10) for n in range(20)]
     assert len(reading.splits(few, 1)) == 20
-    many = [reading.Piece(f"/{n}", 10) for n in range(1000)]
+    many = [reading.RecordFile(f"/{n}", 10) for n in range(1000)]
     shares = reading.splits(many, 128 << 20)
     assert [piece for share in shares for piece in share.pieces] == many
     assert {len(share.pieces) for share in shares[:-1]} == {31}
-    assert reading.splits([reading.Piece("/empty", 0)], 1) == []
+    assert reading.splits([reading.RecordFile("/empty", 0)], 1) == []
 
 
-def _plan(folder: Path, **more: Any) -> writing.Plan:
-    return writing.plan(Options(paths=(str(folder),), **more))
+def _plan(folder: Path, **more: Any) -> writing.WritePlan:
+    return writing.plan(TFRecordOptions(paths=(str(folder),), **more))
 
 
 def _names(folder: Path) -> list[str]:
@@ -228,7 +228,7 @@ def test_rows_of_more_folders_than_may_be_open_all_arrive(tmp_path: Path) -> Non
     told = writing.write([batch(k=keys, x=pa.array(range(1000)))] * 2, plan, 0)
     writing.commit(plan, told, overwrite=False)
     assert sum(each.rows for each in told) == 2000
-    wanted = Options(paths=(str(tmp_path),))
+    wanted = TFRecordOptions(paths=(str(tmp_path),))
     schema = pa.schema([("x", pa.int64()), ("k", pa.int32())])
     found = [
         row
@@ -271,7 +271,7 @@ def test_other_file_systems_have_files_written_found_and_read(
     if place == "hdfs":
         hadoop: Cluster = request.getfixturevalue("hadoop")
         root = f"{hadoop.default_fs}/tmp/some={uuid.uuid4().hex}"
-    wanted = Options(paths=(root,), partition_by=("k",))
+    wanted = TFRecordOptions(paths=(root,), partition_by=("k",))
     plan = writing.plan(wanted)
     rows = batch(k=pa.array(["a", "b"]), x=pa.array([1, 2]))
     try:
@@ -296,5 +296,5 @@ def test_other_file_systems_have_files_written_found_and_read(
 def test_an_old_record_at_the_end_of_a_sample_is_not_looked_at(tmp_path: Path) -> None:
     (tmp_path / "part").write_bytes(frame([b""] * 3) + b"damaged")
     assert _inferred(tmp_path, record_type=RecordType.BYTES) == {
-        "byteArray": (Kind.BYTES, 0, False)
+        "byteArray": (FeatureKind.BYTES, 0, False)
     }

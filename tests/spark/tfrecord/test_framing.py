@@ -17,7 +17,13 @@ from hypothesis import strategies as st
 
 from howdah.spark.tfrecord import CorruptRecord, TFRecordError
 from howdah.spark.tfrecord.codec import checksum
-from howdah.spark.tfrecord.codec.compression import Compression, Packing, Unpacking, named, told_by
+from howdah.spark.tfrecord.codec.compression import (
+    Compression,
+    Compressor,
+    Unpacking,
+    named,
+    told_by,
+)
 from howdah.spark.tfrecord.codec.framing import blocks, frame
 from tests.spark.tfrecord.records import RecordType, payloads, table_of
 
@@ -97,7 +103,7 @@ def test_a_damaged_record_is_told_with_file_and_byte(tmp_path: Path) -> None:
 
 def _packed(data: bytes, compression: Compression) -> bytes:
     out = io.BytesIO()
-    packing = Packing(out, compression)
+    packing = Compressor(out, compression)
     for at in range(0, len(data), 50):
         packing.write(data[at : at + 50])
     packing.finish()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.tfrecord import dfutil
-from howdah.spark.tfrecord.codec.compression import Compression, Packing
+from howdah.spark.tfrecord.codec.compression import Compression, Compressor
 from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.infer import infer
 from tests.spark.tfrecord.records import EXAMPLE, SEQUENCE, batch, encoded, lists, table_of
@@ -54,7 +54,7 @@ def test_tensorflow_reads_the_same_rows(
 ) -> None:
     path = tmp_path / "part"
     with path.open("wb") as file:
-        packing = Packing(file, compression)
+        packing = Compressor(file, compression)
         packing.write(encoded(rows))
         packing.finish()
     records = tf.data.TFRecordDataset(str(path), compression_type=TF_NAMES[compression])

@@ -6,33 +6,33 @@ import errno
 
 import pytest
 
-from howdah.agent.outcome import Ended, exit_of, not_started
+from howdah.agent.outcome import EndedProgram, exit_of, not_started
 from howdah.core.messages import Exit
 
 
 def test_the_first_program_that_failed_by_itself_decides() -> None:
     ends = [
-        Ended(process=2, status=0),
-        Ended(process=1, status=42, tail=("boom",)),
-        Ended(process=0, status=-15, asked=True),
+        EndedProgram(process=2, status=0),
+        EndedProgram(process=1, status=42, tail=("boom",)),
+        EndedProgram(process=0, status=-15, asked=True),
     ]
     exit = exit_of(ends)
     assert (exit.process, exit.code, exit.signal, exit.tail) == (1, 42, None, ("boom",))
 
 
 def test_all_programs_that_ended_well_are_success_without_a_tail() -> None:
-    exit = exit_of([Ended(process=p, status=0, tail=("bye",)) for p in (1, 0)])
+    exit = exit_of([EndedProgram(process=p, status=0, tail=("bye",)) for p in (1, 0)])
     assert (exit.code, exit.tail) == (0, ())
 
 
 def test_a_signal_is_told_as_signal() -> None:
-    exit = exit_of([Ended(process=0, status=-11)])
+    exit = exit_of([EndedProgram(process=0, status=-11)])
     assert (exit.code, exit.signal) == (None, 11)
 
 
 @pytest.mark.parametrize("status", [-9, 137])
 def test_a_kill_is_out_of_memory_only_if_the_kernel_counted_one(status: int) -> None:
-    ends = [Ended(process=0, status=status)]
+    ends = [EndedProgram(process=0, status=status)]
     assert not exit_of(ends).out_of_memory
     proven = exit_of(ends, kernel_kills=1)
     assert proven.out_of_memory
@@ -40,15 +40,19 @@ def test_a_kill_is_out_of_memory_only_if_the_kernel_counted_one(status: int) -> 
 
 
 def test_another_failure_is_not_out_of_memory_though_the_kernel_counted_a_kill() -> None:
-    assert not exit_of([Ended(process=0, status=1)], kernel_kills=1).out_of_memory
+    assert not exit_of([EndedProgram(process=0, status=1)], kernel_kills=1).out_of_memory
 
 
 def test_our_own_kill_is_not_out_of_memory() -> None:
-    assert not exit_of([Ended(process=0, status=-9, asked=True)], kernel_kills=3).out_of_memory
+    assert not exit_of(
+        [EndedProgram(process=0, status=-9, asked=True)], kernel_kills=3
+    ).out_of_memory
 
 
 def test_ending_it_over_its_limit_is_out_of_memory_with_the_figures() -> None:
-    exit = exit_of([Ended(process=0, status=-9, asked=True)], over_memory="used 120 MB of 100 MB")
+    exit = exit_of(
+        [EndedProgram(process=0, status=-9, asked=True)], over_memory="used 120 MB of 100 MB"
+    )
     assert exit.out_of_memory
     assert exit.detail == "used 120 MB of 100 MB"
 
@@ -73,7 +77,7 @@ BIND_ERRORS = {
 
 @pytest.mark.parametrize("text", BIND_ERRORS)
 def test_where_no_port_is_named_a_reserved_one_counts_that_another_program_has(text: str) -> None:
-    program = Ended(process=0, status=1, tail=tuple(BIND_ERRORS[text]))
+    program = EndedProgram(process=0, status=1, tail=tuple(BIND_ERRORS[text]))
     free = exit_of([program], ports=OWN, is_held=lambda port: False)
     assert (free.port_taken, free.port) == (False, None)
     held = exit_of([program], ports=OWN, is_held=lambda port: port == 20002)
@@ -133,7 +137,7 @@ def test_a_port_that_is_named_is_taken_only_if_it_was_reserved(text: str) -> Non
     def exit_with(port: int) -> Exit:
         tail = tuple(line.replace(PORT, str(port)) for line in NAMED_BIND_ERRORS[text])
         # Whatever holds a reserved port now: another one is named.
-        program = Ended(process=0, status=1, tail=tail)
+        program = EndedProgram(process=0, status=1, tail=tail)
         return exit_of([program], ports=OWN, is_held=lambda port: True)
 
     own, hard_coded = exit_with(20002), exit_with(8765)
@@ -153,23 +157,23 @@ def test_a_port_that_is_named_is_taken_only_if_it_was_reserved(text: str) -> Non
 )
 def test_other_failures_are_not_about_ports(tail: list[str]) -> None:
     exit = exit_of(
-        [Ended(process=0, status=1, tail=tuple(tail))], ports=OWN, is_held=lambda _: True
+        [EndedProgram(process=0, status=1, tail=tuple(tail))], ports=OWN, is_held=lambda _: True
     )
     assert (exit.port_taken, exit.port) == (False, None)
 
 
 def test_a_task_without_ports_has_none_taken() -> None:
-    program = Ended(process=0, status=1, tail=("Address already in use: port 8765",))
+    program = EndedProgram(process=0, status=1, tail=("Address already in use: port 8765",))
     exit = exit_of([program], ports=())
     assert (exit.port_taken, exit.port) == (False, 8765)
 
 
 def test_a_taken_port_counts_only_for_a_failure_of_its_own() -> None:
     tail = ("OSError: [Errno 98] Address already in use: ('', 20001)",)
-    assert exit_of([Ended(process=0, status=1, tail=tail)], ports=(20001,)).port_taken
-    stopped = Ended(process=0, status=1, tail=tail, asked=True)
+    assert exit_of([EndedProgram(process=0, status=1, tail=tail)], ports=(20001,)).port_taken
+    stopped = EndedProgram(process=0, status=1, tail=tail, asked=True)
     assert not exit_of([stopped], ports=(20001,)).port_taken
-    assert not exit_of([Ended(process=0, status=0, tail=tail)], ports=(20001,)).port_taken
+    assert not exit_of([EndedProgram(process=0, status=0, tail=tail)], ports=(20001,)).port_taken
 
 
 @pytest.mark.parametrize(
@@ -179,12 +183,12 @@ def test_a_taken_port_counts_only_for_a_failure_of_its_own() -> None:
 def test_an_end_is_our_stop_only_if_we_were_told_and_it_came_after(
     asked: bool, told: bool, stopped: bool
 ) -> None:
-    end = Ended(process=0, status=-9, asked=asked)
+    end = EndedProgram(process=0, status=-9, asked=asked)
     assert exit_of([end], told=told).stopped is stopped
 
 
 def test_the_run_time_out_is_named() -> None:
-    exit = exit_of([Ended(process=0, status=-15, asked=True)], timed_out=True, run_s=90.0)
+    exit = exit_of([EndedProgram(process=0, status=-15, asked=True)], timed_out=True, run_s=90.0)
     assert exit.timed_out
     assert "90 s" in exit.detail
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from howdah.agent.monitoring.metrics import Progress
+from howdah.agent.monitoring.metrics import ProgressMonitor
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 def test_time_passes_since_the_last_sign() -> None:
     clock = Clock()
-    progress = Progress(clock)
+    progress = ProgressMonitor(clock)
     clock.now += 5
     assert progress.idle_s() == 5
     progress.shown()
@@ -26,7 +26,7 @@ def test_time_passes_since_the_last_sign() -> None:
 
 def test_a_file_that_grows_in_the_checkpoint_folder_is_a_sign(tmp_path: Path) -> None:
     clock = Clock()
-    progress = Progress(clock, str(tmp_path))
+    progress = ProgressMonitor(clock, str(tmp_path))
     clock.now += 10
     assert progress.idle_s() == 10
     (tmp_path / "deep").mkdir()
@@ -43,6 +43,6 @@ def test_a_file_that_grows_in_the_checkpoint_folder_is_a_sign(tmp_path: Path) ->
 
 def test_a_folder_that_does_not_exist_yet_is_no_problem(tmp_path: Path) -> None:
     clock = Clock()
-    progress = Progress(clock, str(tmp_path / "later"))
+    progress = ProgressMonitor(clock, str(tmp_path / "later"))
     clock.now += 4
     assert progress.idle_s() == 4

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.agent.monitoring.reports import Report, Reported, ReportSocket, Web, understand
+from howdah.agent.monitoring.reports import Report, ReportedValues, ReportSocket, Web, understand
 from howdah.storage import runtime
 
 
@@ -58,7 +58,7 @@ def test_deep_nesting_is_no_report() -> None:
 
 
 def test_the_newest_value_of_each_name_counts_until_taken() -> None:
-    reported = Reported()
+    reported = ReportedValues()
     reported.add(Report(step=1, values={"loss": 2.0, "lr": 0.1}))
     reported.add(Report(step=2, values={"loss": 1.0}))
     assert reported.take() == {"loss": 1.0, "lr": 0.1}
@@ -67,7 +67,7 @@ def test_the_newest_value_of_each_name_counts_until_taken() -> None:
 
 
 def test_names_are_bounded() -> None:
-    reported = Reported()
+    reported = ReportedValues()
     for number in range(1000):
         reported.add(Report(values={f"v{number}": 1.0}))
     assert len(reported.take()) == 200

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from howdah.storage.hdfs import Stat
-from howdah.storage.hdfs_errors import NotFound
-from howdah.storage.hdfs_names import split
+from howdah.storage.hdfs.errors import NotFound
+from howdah.storage.hdfs.names import split
 
 FS = "hdfs://nn.example:8020"
 

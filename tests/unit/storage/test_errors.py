@@ -55,10 +55,10 @@ def test_rights_and_bad_paths_are_final(number: int) -> None:
         ConnectionResetError("peer"),
         socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
         MemoryError(),
-        hdfs_errors.SafeMode("read-only"),
+        hdfs_errors.HdfsSafeMode("read-only"),
         hdfs_errors.NoNameNode("standby"),
         hdfs_errors.NoDataNode("full"),
-        hdfs_errors.QuotaExceeded("used up"),
+        hdfs_errors.HdfsQuotaExceeded("used up"),
     ],
 )
 def test_stores_that_are_away_may_pass(error: Exception) -> None:

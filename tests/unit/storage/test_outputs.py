@@ -9,7 +9,7 @@ import fsspec
 import msgspec
 import pytest
 
-from howdah.storage.checkpoints.versions import Problem
+from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.outputs import Copied, OutputSpec, copy, main
@@ -103,9 +103,9 @@ def test_an_attempt_that_was_frozen_while_it_copied_replaces_nothing_more(
 def test_a_store_that_comes_back_gets_what_it_did_not_take(base: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     store.write_text("a file where the store should be")
-    told: list[Problem] = []
+    told: list[CheckpointProblem] = []
 
-    def heard(problem: Problem) -> None:
+    def heard(problem: CheckpointProblem) -> None:
         told.append(problem)
         store.unlink()
 

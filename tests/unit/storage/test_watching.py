@@ -25,7 +25,7 @@ from howdah.storage.checkpoints.helper import main
 from howdah.storage.checkpoints.local_fallback import kept, take_over
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import publish
-from howdah.storage.checkpoints.versions import CheckpointSpec, Problem, Saved
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
 from howdah.storage.checkpoints.watching import Requests, watch
 from howdah.storage.folders import scan
 from howdah.storage.stores import LocalStore
@@ -383,8 +383,8 @@ def away(spec: CheckpointSpec, tmp_path: Path) -> Iterator[CheckpointSpec]:
     yield msgspec.structs.replace(spec, spare=str(tmp_path / "spare"), settle_s=0.05)
 
 
-def problems(reports: list[Any]) -> list[Problem]:
-    return [report for report in reports if isinstance(report, Problem)]
+def problems(reports: list[Any]) -> list[CheckpointProblem]:
+    return [report for report in reports if isinstance(report, CheckpointProblem)]
 
 
 def saved(reports: list[Any]) -> list[str]:

@@ -12,12 +12,20 @@ import socket
 from collections.abc import Callable, Collection
 
 from howdah.agent.host.processes import HAS_PROC, socket_inodes
-from howdah.agent.host.tcp_table import ESTABLISHED, LISTEN, SYN_RECEIVED, Row, packed, rows, tables
+from howdah.agent.host.tcp_table import (
+    ESTABLISHED,
+    LISTEN,
+    SYN_RECEIVED,
+    SocketRow,
+    packed,
+    rows,
+    tables,
+)
 
 _ANY = (b"\0" * 4, b"\0" * 16)
 
 
-def listeners(host: str, port: int) -> list[Row]:
+def listeners(host: str, port: int) -> list[SocketRow]:
     """The sockets that get connections to a numeric address, as Linux chooses among them: those bound
     to the very address, else to all IPv4 addresses, else to all (``__inet_lookup_listener``)."""
     found = [row for t in tables() for row in rows(t, port) if _listens(row, port)]
@@ -27,7 +35,7 @@ def listeners(host: str, port: int) -> list[Row]:
     return []
 
 
-def _listens(row: Row, port: int) -> bool:
+def _listens(row: SocketRow, port: int) -> bool:
     return row.state == LISTEN and row.local[1] == port
 
 

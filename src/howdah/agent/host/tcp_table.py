@@ -16,7 +16,7 @@ End = tuple[bytes, int]
 """A packed address and a port."""
 
 
-class Row(NamedTuple):
+class SocketRow(NamedTuple):
     """One socket."""
 
     local: End
@@ -38,7 +38,7 @@ def tables() -> Iterator[bytes]:
             continue
 
 
-def rows(table: bytes, port: int) -> Iterator[Row]:
+def rows(table: bytes, port: int) -> Iterator[SocketRow]:
     """Sockets with that port at either end: the table of a busy host has thousands of others."""
     part = b":%04X " % port
     place = table.find(part)
@@ -50,7 +50,7 @@ def rows(table: bytes, port: int) -> Iterator[Row]:
         fields = table[start:end].split()
         if len(fields) > 9 and b":" in fields[1] and b":" in fields[2]:
             local, remote = _end(fields[1]), _end(fields[2])
-            yield Row(local, remote, fields[3], int(fields[7]), int(fields[9]))
+            yield SocketRow(local, remote, fields[3], int(fields[7]), int(fields[9]))
         place = table.find(part, end)
 
 

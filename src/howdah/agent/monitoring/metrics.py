@@ -163,7 +163,7 @@ def _count(file: Path | None) -> int:
 # -- progress ------------------------------------------------------------------------------------
 
 
-class Progress:
+class ProgressMonitor:
     """Remembers the last sign of life. Times are those of ``clock`` (monotonic seconds)."""
 
     def __init__(self, clock: Callable[[], float], folder: str | None = None) -> None:

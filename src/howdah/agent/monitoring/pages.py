@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine
 from pathlib import Path
 from typing import Any
 
-from howdah.agent.container import Container
+from howdah.agent.container import ContainerContext
 from howdah.agent.host.processes import HAS_PROC
 from howdah.agent.host.socket_owners import listeners, serves
 from howdah.agent.host.tcp_table import packed
@@ -42,7 +42,7 @@ class Pages:
 
     def __init__(
         self,
-        container: Container,
+        container: ContainerContext,
         start: Start,
         look: Callable[[], Collection[int]],
         watch: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],

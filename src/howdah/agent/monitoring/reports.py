@@ -161,7 +161,7 @@ class ReportSocket:
         return _BATCH
 
 
-class Reported:
+class ReportedValues:
     """What has been reported since the last sample."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     """What /proc tells instead."""
 
 
-class Taken(msgspec.Struct, frozen=True, kw_only=True):
+class StackDump(msgspec.Struct, frozen=True, kw_only=True):
     """All of an attempt's."""
 
     innermost: str
@@ -64,7 +64,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 async def take(
     helpers: Helpers, programs: Sequence[Sequence[int]], folders: Sequence[str]
-) -> Taken:
+) -> StackDump:
     """The stacks of the task's programs, each with its children: see `group`.
 
     ``folders`` hold the user's code: a frame in one of them is what to name.
@@ -85,7 +85,7 @@ async def take(
     return summarise(dumps, folders)
 
 
-def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> Taken:
+def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> StackDump:
     """One text for people, and the line to name: of each program if they differ. Pure."""
     dumps = [dump for of_one in programs for dump in of_one]
     lines: dict[int, str] = {}
@@ -103,7 +103,7 @@ def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> Tak
     elif not any(dump.threads for dump in dumps):
         problem = next((d.problem for d in dumps if d.problem), "no Python process was found")
     text = "\n".join(_text(dump) for dump in dumps)
-    return Taken(innermost=innermost, text=text, problem=problem)
+    return StackDump(innermost=innermost, text=text, problem=problem)
 
 
 def innermost_line(dump: Dump, folders: Sequence[str]) -> str:

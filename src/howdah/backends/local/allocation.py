@@ -15,7 +15,7 @@ AGENT_MB = 6
 """The least of the machine's memory that a task's agent takes, whatever its program does."""
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineCapacity(msgspec.Struct, frozen=True, kw_only=True):
     """What this machine has."""
 
     memory_mb: int
@@ -87,7 +87,7 @@ def gpus_short(asked: int, free: int, own: int, machine: int) -> str:
 
 
 def impossible(
-    roles: Mapping[str, RoleResources], plan: Plan | None, machine: Machine
+    roles: Mapping[str, RoleResources], plan: Plan | None, machine: MachineCapacity
 ) -> list[str]:
     """Why the job can never run on this machine, every reason; empty if it can.
 
@@ -131,13 +131,13 @@ def _most_together(plan: Plan, of_task: Callable[[RolePlan], int]) -> int:
     return max(stages.values(), default=0)
 
 
-def _no_gpus(wanted: int, machine: Machine) -> str:
+def _no_gpus(wanted: int, machine: MachineCapacity) -> str:
     if machine.gpu_problem:
         return f"{wanted} per container are asked for, but: {machine.gpu_problem}"
     return f"{wanted} per container are asked for; {_have(machine)}"
 
 
-def _have(machine: Machine) -> str:
+def _have(machine: MachineCapacity) -> str:
     if machine.all_gpus == 0:
         return "this machine has no GPU"
     if machine.gpus < machine.all_gpus:

@@ -24,7 +24,7 @@ from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import container_paths
 from howdah.backends.local.allocation import choose, gpus_short, minimums
-from howdah.backends.local.connection import Connection
+from howdah.backends.local.connection import NodeConnection
 from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
     FIRST_LOCK,
@@ -63,7 +63,7 @@ RETRY_S = (0.3, 0.7)
 """Between two looks for free GPUs, at random between these."""
 
 
-class Container:
+class LocalContainer:
     """One container this backend has granted, or found."""
 
     def __init__(self, container_id: str, role: str, devices: Sequence[Device]) -> None:
@@ -103,7 +103,7 @@ class LocalBackend:
         self._lister = lister
         self._locks = locks or DeviceLocks()
         self._visible = env.get("CUDA_VISIBLE_DEVICES")
-        self._connection = Connection(directory.path, node, self._on_message)
+        self._connection = NodeConnection(directory.path, node, self._on_message)
         self._node = socket.gethostname()
         self._emit: Callable[[Event], None] | None = None
         self._early: list[Event] = []
@@ -114,7 +114,7 @@ class LocalBackend:
         self._pending: dict[int, ContainerRequest] = {}
         self._known: set[int] = set()
         """Requests that were granted or refused."""
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, LocalContainer] = {}
         self._free: int | None = None
         """Devices nobody held at the last look."""
         self._found: tuple[str, ...] = ()
@@ -289,7 +289,7 @@ class LocalBackend:
         del self._pending[request.request_id]
         self._known.add(request.request_id)
         container_id = _container_id(request.request_id)
-        container = Container(container_id, request.role, [device for device, _ in devices])
+        container = LocalContainer(container_id, request.role, [device for device, _ in devices])
         container.locks = [descriptor for _, descriptor in devices]
         self._containers[container_id] = container
         self._later(
@@ -325,7 +325,9 @@ class LocalBackend:
         if self._emit is None:
             self._found = tuple(sorted(there))
         for container_id, role in there.items():
-            container = self._containers.setdefault(container_id, Container(container_id, role, ()))
+            container = self._containers.setdefault(
+                container_id, LocalContainer(container_id, role, ())
+            )
             container.launched = True
             _close(container.locks)
             if container.releasing and container_id not in over:
@@ -341,7 +343,7 @@ class LocalBackend:
         for ended in inventory.ended:
             self._on_ended(ended)
 
-    def _send_launch(self, container: Container) -> None:
+    def _send_launch(self, container: LocalContainer) -> None:
         assert container.launch is not None
         launch = Launch(
             container_id=container.container_id,
@@ -365,7 +367,7 @@ class LocalBackend:
             kind = ContainerEndKind.RELEASED
         self._ended(container, kind, ended.detail)
 
-    def _ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+    def _ended(self, container: LocalContainer, kind: ContainerEndKind, detail: str) -> None:
         del self._containers[container.container_id]
         _close(container.locks)
         self._later(ContainerEnded(container_id=container.container_id, kind=kind, detail=detail))

@@ -26,7 +26,7 @@ FIRST_DELAY_S = 0.1
 MAX_DELAY_S = 5.0
 
 
-class Connection:
+class NodeConnection:
     """Always on its way to be connected, from `open` to `close`."""
 
     def __init__(

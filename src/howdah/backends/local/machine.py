@@ -9,7 +9,7 @@ from pathlib import Path
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
 from howdah.backends.interpreter import missing
-from howdah.backends.local.allocation import Machine, impossible
+from howdah.backends.local.allocation import MachineCapacity, impossible
 from howdah.backends.resources import role_resources
 from howdah.core.plan import Plan
 from howdah.frameworks import planning
@@ -18,7 +18,7 @@ from howdah.spec.model import Job
 
 def look(
     with_gpus: bool, lister: Lister = nvml_devices, visible: str | None = None
-) -> tuple[Machine, Sequence[Device]]:
+) -> tuple[MachineCapacity, Sequence[Device]]:
     """What is here, and the GPUs that ``CUDA_VISIBLE_DEVICES=visible`` leaves.
 
     GPUs are looked for only where one is wanted: the driver may take seconds.
@@ -31,7 +31,7 @@ def look(
         except GpuError as error:
             problem = str(error)
     devices = allowed(every, visible)
-    machine = Machine(
+    machine = MachineCapacity(
         memory_mb=_memory_mb(),
         cores=os.cpu_count() or 1,
         gpus=len(devices),
@@ -42,7 +42,7 @@ def look(
 
 
 def refuse_impossible(
-    roles: Mapping[str, RoleResources], plan: Plan | None, machine: Machine
+    roles: Mapping[str, RoleResources], plan: Plan | None, machine: MachineCapacity
 ) -> None:
     """Refuse a job this machine can never run.
 

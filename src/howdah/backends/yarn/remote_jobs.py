@@ -205,7 +205,7 @@ class Store:
         sizes = {stat.name: stat.size for stat in self._hdfs.list(url) if not stat.is_dir}
         if layout.META not in sizes:
             return False
-        origin = local_copy.Origin(folder=url, owner=self._hdfs.stat(url).owner)
+        origin = local_copy.CopyOrigin(folder=url, owner=self._hdfs.stat(url).owner)
         local_copy.begin(local, origin)
         with contextlib.suppress(NotFound):
             for stat in self._hdfs.list(f"{url}/{layout.SECRETS}"):

@@ -20,11 +20,11 @@ from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import ConfigurationError
 from howdah.packing.archives import Archive, Progress, cache_folder
-from howdah.packing.archives import Kind as Packed
+from howdah.packing.archives import ArchiveKind as Packed
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.python import runtime
 from howdah.packing.store import Uploaded
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage.hdfs.names import split
@@ -293,7 +293,7 @@ def conf_archive(configuration: Configuration, cache: Path) -> Archive:
         contents = {"core-site.xml": _as_xml(configuration.as_dict())}
 
     def make(scratch: Path) -> Archive:
-        entries = tuple(Entry(name, content=data) for name, data in sorted(contents.items()))
+        entries = tuple(TarEntry(name, content=data) for name, data in sorted(contents.items()))
         return tar_of(Packed.FILES, Content(entries=entries), scratch, lambda *_: None)
 
     inputs = [(name, contents[name].hex()) for name in sorted(contents)]

@@ -58,7 +58,7 @@ from howdah.hadoop.providers import TokenRequest
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
 from howdah.hadoop.tokens import identifier
 from howdah.packing.archives import Archive, PackingError
-from howdah.packing.store import Store, Uploaded
+from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage import mirror
@@ -287,7 +287,9 @@ class YarnSubmission:
         assert self._packing is not None
         configuration = access.configuration
         home = staging.cache_home(url, configuration, access.user)
-        store = Store(access.hdfs(home), home, partial(staging.whole, configuration=configuration))
+        store = ArchiveStore(
+            access.hdfs(home), home, partial(staging.whole, configuration=configuration)
+        )
         uploads: dict[str, Uploaded] = {}
 
         def upload(archive: Archive) -> Uploaded:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from howdah.cli.display.formatting import Paint
     from howdah.packing.archives import Archive
     from howdah.packing.job_archives import JobArchives
-    from howdah.packing.store import Store
+    from howdah.packing.store import ArchiveStore
     from howdah.spec.load import LoadedJob
 
 _ROWS = 8
@@ -147,11 +147,11 @@ class _Progress:
             click.echo("\r\033[K", nl=False, err=True)
 
 
-def _store(loaded: LoadedJob | None) -> Store | None:
+def _store(loaded: LoadedJob | None) -> ArchiveStore | None:
     """The cluster's, where one is configured; what is wrong with it is told."""
     from howdah.backends.base import BackendError
     from howdah.backends.yarn import access, staging
-    from howdah.packing.store import Store
+    from howdah.packing.store import ArchiveStore
 
     job = loaded.job if loaded else None
     try:
@@ -161,14 +161,16 @@ def _store(loaded: LoadedJob | None) -> Store | None:
     except BackendError as error:
         click.echo(f"There is no cluster to compare with. {error}", err=True)
         return None
-    return Store(
+    return ArchiveStore(
         cluster.hdfs(base),
         base,
         lambda url: staging.whole(url, cluster.configuration),
     )
 
 
-def _places(packs: JobArchives, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
+def _places(
+    packs: JobArchives, store: ArchiveStore | None
+) -> Iterator[tuple[Archive, str, bool | None]]:
     """Each archive, where it is or will be, and whether it is there (None: not known)."""
     from howdah.packing.archives import PackingError
 
@@ -185,7 +187,7 @@ def _places(packs: JobArchives, store: Store | None) -> Iterator[tuple[Archive, 
         yield archive, url, there
 
 
-def _explained(packs: JobArchives, store: Store | None) -> Iterator[str]:
+def _explained(packs: JobArchives, store: ArchiveStore | None) -> Iterator[str]:
     from howdah.cli.display.formatting import Paint, wants_colour
     from howdah.packing.archives import quantity
 
@@ -238,7 +240,7 @@ def _keep(packs: JobArchives, output: Path, runtime_only: bool) -> None:
     shutil.copyfile(archive.path, output)
 
 
-def _print_json(packs: JobArchives, store: Store | None, took_s: float) -> None:
+def _print_json(packs: JobArchives, store: ArchiveStore | None, took_s: float) -> None:
     import msgspec
 
     def document(archive: Archive, url: str, there: bool | None) -> dict[str, Any]:

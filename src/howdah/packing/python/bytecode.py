@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from howdah.packing.archives import PackingError, Progress, quiet
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 
 _GROUP = 200
 
@@ -57,13 +57,13 @@ json.dump([sys.implementation.cache_tag, done], sys.stdout)
 
 
 def with_byte_code(
-    entries: Sequence[Entry],
+    entries: Sequence[TarEntry],
     python: Path,
     scratch: Path,
     progress: Progress = quiet,
     *,
     reuse: bool = False,
-) -> tuple[Entry, ...]:
+) -> tuple[TarEntry, ...]:
     """The entries and, for each Python file among them, its byte code in ``__pycache__``.
 
     With ``reuse`` what is there beside the sources is taken where it is of them: quicker by far,
@@ -78,7 +78,7 @@ def with_byte_code(
     )
     scratch.mkdir(parents=True, exist_ok=True)
     groups = [sources[at : at + _GROUP] for at in range(0, len(sources), _GROUP)]
-    found: list[Entry] = []
+    found: list[TarEntry] = []
     sizes = [sum(entry.path.stat().st_size for entry in group if entry.path) for group in groups]
     done = 0
     with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
@@ -93,7 +93,7 @@ def with_byte_code(
     return (*entries, *found)
 
 
-def _compile(group: Sequence[Entry], python: Path, scratch: Path, reuse: bool) -> list[Entry]:
+def _compile(group: Sequence[TarEntry], python: Path, scratch: Path, reuse: bool) -> list[TarEntry]:
     scratch.mkdir()
     wanted = [
         (str(entry.path), entry.name, str(scratch / f"{number}.pyc"))
@@ -115,7 +115,7 @@ def _compile(group: Sequence[Entry], python: Path, scratch: Path, reuse: bool) -
         raise PackingError(f"{python} cannot compile what is packed: {why[0]}") from error
     tag, done = json.loads(run.stdout)
     names = {target: name for _, name, target in wanted}
-    return [Entry(_cached(names[target], tag), path=Path(target)) for target in done]
+    return [TarEntry(_cached(names[target], tag), path=Path(target)) for target in done]
 
 
 def _cached(name: str, tag: str) -> str:

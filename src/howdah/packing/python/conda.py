@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 from pathspec import GitIgnoreSpec
 
-from howdah.packing.archives import PackingError, Progress, Row
+from howdah.packing.archives import PackingError, Progress, SizeRow
 from howdah.packing.cache import Content
-from howdah.packing.folders import Found
+from howdah.packing.folders import FolderContent
 from howdah.packing.folders import look as look_at
 from howdah.packing.ignore_rules import Rules
 from howdah.packing.python.bytecode import with_byte_code
 from howdah.packing.python.scripts import relative
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 
 _LEFT_OUT = (
     "__pycache__/",
@@ -43,7 +43,7 @@ class CondaContents(msgspec.Struct, frozen=True):
     """What was found in a conda environment."""
 
     folder: Path
-    found: Found
+    found: FolderContent
 
     @property
     def inputs(self) -> object:
@@ -59,7 +59,7 @@ class CondaContents(msgspec.Struct, frozen=True):
         bin_ = self.folder / "bin"
         entries = [_relative(entry, bin_) for entry in self.found.entries]
         compiled = with_byte_code(entries, bin_ / "python", scratch / "pyc", progress, reuse=True)
-        rows = [*self.found.by_top(), Row("byte code", _total(compiled[len(entries) :]))]
+        rows = [*self.found.by_top(), SizeRow("byte code", _total(compiled[len(entries) :]))]
         return Content(
             entries=compiled,
             python="bin/python",
@@ -92,15 +92,15 @@ def look(folder: Path, progress: Progress) -> CondaContents:
     return CondaContents(whole, look_at(whole, rules, links_out=True))
 
 
-def _relative(entry: Entry, folder: Path) -> Entry:
+def _relative(entry: TarEntry, folder: Path) -> TarEntry:
     if entry.path is None or not entry.executable or not entry.name.startswith("bin/"):
         return entry
     with entry.path.open("rb") as file:
         if file.read(2) != b"#!":
             return entry
     script = relative(entry.path.read_bytes(), folder)
-    return entry if script is None else Entry(entry.name, content=script, executable=True)
+    return entry if script is None else TarEntry(entry.name, content=script, executable=True)
 
 
-def _total(entries: tuple[Entry, ...]) -> int:
+def _total(entries: tuple[TarEntry, ...]) -> int:
     return sum(entry.path.stat().st_size for entry in entries if entry.path)

@@ -8,7 +8,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 
 from howdah.packing.archives import PackingError
-from howdah.packing.tarball import Entry, is_executable
+from howdah.packing.tarball import TarEntry, is_executable
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 
@@ -55,7 +55,7 @@ def closure(
     return [found[name] for name in sorted(found)]
 
 
-def entries(distribution: metadata.Distribution, site: str) -> Iterator[Entry]:
+def entries(distribution: metadata.Distribution, site: str) -> Iterator[TarEntry]:
     """Its files, in a folder for packages; byte code, tests and scripts are left out, but programs
     that are no Python scripts (py-spy) go to ``bin``.
 
@@ -75,7 +75,7 @@ def entries(distribution: metadata.Distribution, site: str) -> Iterator[Entry]:
             continue
         if name.parts[0] == "..":
             if name.parent.name == "bin" and path.is_file() and _is_program(path):
-                yield Entry(f"bin/{name.name}", path=path, executable=True)
+                yield TarEntry(f"bin/{name.name}", path=path, executable=True)
             continue
         if name.parts[0].endswith(".dist-info") and name.name not in (
             "METADATA",
@@ -84,7 +84,7 @@ def entries(distribution: metadata.Distribution, site: str) -> Iterator[Entry]:
             continue
         if path.is_file():
             mode = path.stat().st_mode
-            yield Entry(f"{site}/{name}", path=path, executable=is_executable(mode))
+            yield TarEntry(f"{site}/{name}", path=path, executable=is_executable(mode))
 
 
 def _is_program(path: Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from howdah.packing import files
-from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, tar_of
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.spec.model import Job
@@ -70,21 +70,21 @@ def _venv(place: str, folder: Path, cache: Path, progress: Progress, _fresh: boo
     found = look(path, progress)
 
     def make(scratch: Path) -> Archive:
-        return tar_of(Kind.ENVIRONMENT, found.content(scratch, progress), scratch, progress)
+        return tar_of(ArchiveKind.ENVIRONMENT, found.content(scratch, progress), scratch, progress)
 
-    return Cache(cache).get(Kind.ENVIRONMENT, (str(path), found.inputs), make)
+    return Cache(cache).get(ArchiveKind.ENVIRONMENT, (str(path), found.inputs), make)
 
 
 def _archive(place: str, folder: Path, cache: Path, progress: Progress, _fresh: bool) -> Archive:
     if place.startswith(files.READY):
-        return files.elsewhere(place, Kind.ENVIRONMENT, prebuilt_archives.PYTHON)
+        return files.elsewhere(place, ArchiveKind.ENVIRONMENT, prebuilt_archives.PYTHON)
     if files.is_url(place) and not place.startswith("file://"):
-        archive = files.fetched(place, Kind.ENVIRONMENT, cache, progress)
+        archive = files.fetched(place, ArchiveKind.ENVIRONMENT, cache, progress)
     else:
         path = files.path_of(place, folder)
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
-        archive = files.ready(path, Kind.ENVIRONMENT, cache)
+        archive = files.ready(path, ArchiveKind.ENVIRONMENT, cache)
     return prebuilt_archives.looked_into(archive, place, cache, progress)
 
 

@@ -27,7 +27,7 @@ import msgspec
 
 from howdah.packing.archives import PackingError
 from howdah.packing.python import elf
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 
 _LEFT_OUT = frozenset(
     "test tests idlelib tkinter turtledemo turtle.py ensurepip lib2to3 pydoc_data config "
@@ -93,7 +93,7 @@ class Probe(msgspec.Struct, frozen=True):
 class Interpreter(msgspec.Struct, frozen=True):
     """An interpreter's entries, without packages."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TarEntry, ...]
     site: str
     python: str
     """The executable, relative to the archive."""
@@ -181,8 +181,8 @@ def interpreter(python: Path, scratch: Path) -> Interpreter:
     executable = f"bin/{Path(places.executable).name}"
     entries = [
         *_standard_library(Path(places.stdlib), stdlib, dynload),
-        Entry("bin/python3", link=Path(executable).name),
-        Entry("bin/python", link=Path(executable).name),
+        TarEntry("bin/python3", link=Path(executable).name),
+        TarEntry("bin/python", link=Path(executable).name),
     ]
     entries = [entry for entry in entries if entry.name != executable]
     binaries = {executable: Path(places.executable)}
@@ -205,7 +205,7 @@ def interpreter(python: Path, scratch: Path) -> Interpreter:
         libc = max(libc, elf.glibc(data))
         changed = scratch / f"{number}-{path.name}"
         changed.write_bytes(data)
-        entries.append(Entry(name, path=changed, executable=True))
+        entries.append(TarEntry(name, path=changed, executable=True))
     return Interpreter(
         entries=tuple(entries),
         site=places.site,
@@ -216,7 +216,7 @@ def interpreter(python: Path, scratch: Path) -> Interpreter:
     )
 
 
-def _standard_library(folder: Path, name: str, dynload: Path) -> Iterator[Entry]:
+def _standard_library(folder: Path, name: str, dynload: Path) -> Iterator[TarEntry]:
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         skip = entry.name in _LEFT_OUT or entry.name.startswith("config-")
         if skip or Path(entry.path) == dynload or entry.name.endswith((".a", ".pyc")):
@@ -224,7 +224,7 @@ def _standard_library(folder: Path, name: str, dynload: Path) -> Iterator[Entry]
         if entry.is_dir():
             yield from _standard_library(Path(entry.path), f"{name}/{entry.name}", dynload)
         elif entry.is_file():
-            yield Entry(f"{name}/{entry.name}", path=Path(entry.path))
+            yield TarEntry(f"{name}/{entry.name}", path=Path(entry.path))
 
 
 def _movable(name: str, data: bytes, executable: str) -> bytes:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from howdah.packing.archives import Archive, Kind, PackingError, Progress, Row, quiet
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, SizeRow, quiet
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.tarball import Entry, is_executable
+from howdah.packing.tarball import TarEntry, is_executable
 from howdah.version import PACKAGE, __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ _PLUGINS = ("howdah.frameworks", "howdah.backends")
 def runtime(
     cache: Path, progress: Progress = quiet, further: Sequence[str] = ()
 ) -> tuple[Archive, ...]:
-    """The archives of Howdah's own runtime: `Kind.RUNTIME`, then `Kind.HOWDAH`.
+    """The archives of Howdah's own runtime: `ArchiveKind.RUNTIME`, then `ArchiveKind.HOWDAH`.
 
     ``further`` are distributions of this environment to take along, such as the fsspec
     implementation of a job's store. Packages that bring plug-ins to Howdah come along anyway.
@@ -60,10 +60,10 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
 
     def make(scratch: Path) -> Archive:
         content = _base_content(python, further, scratch, progress)
-        return tar_of(Kind.RUNTIME, content, scratch, progress)
+        return tar_of(ArchiveKind.RUNTIME, content, scratch, progress)
 
     inputs = (NEEDED, OPTIONAL, tuple(further), _installed(python))
-    return Cache(cache).get(Kind.RUNTIME, inputs, make)
+    return Cache(cache).get(ArchiveKind.RUNTIME, inputs, make)
 
 
 def our_python() -> Path:
@@ -84,11 +84,11 @@ def ready(place: str, folder: Path, cache: Path, progress: Progress = quiet) -> 
     from howdah.packing.python.prebuilt_archives import looked_into
 
     if place.startswith(files.READY):
-        return files.elsewhere(place, Kind.RUNTIME, PYTHON)
+        return files.elsewhere(place, ArchiveKind.RUNTIME, PYTHON)
     path = files.path_of(place, folder)
     if not path.is_file():
         raise PackingError(f"[hadoop] runtime: there is no file {path}")
-    archive = files.ready(path, Kind.RUNTIME, cache)
+    archive = files.ready(path, ArchiveKind.RUNTIME, cache)
     return looked_into(archive, place, cache, progress, key="[hadoop] runtime")
 
 
@@ -110,7 +110,7 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
     """Howdah itself: the folder that has ``howdah`` in it belongs on PYTHONPATH."""
     folder = Path(PACKAGE)
     entries = [
-        Entry(f"howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
+        TarEntry(f"howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
         for name, path, status in _walk(folder, "")
     ]
     inputs = [(entry.name, entry.executable, _size(entry), _mtime(entry.path)) for entry in entries]
@@ -120,12 +120,12 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
 
         content = Content(
             entries=with_byte_code(entries, our_python(), scratch / "pyc", progress),
-            rows=(Row("howdah", sum(map(_size, entries)), len(entries)),),
+            rows=(SizeRow("howdah", sum(map(_size, entries)), len(entries)),),
             notes=(f"Howdah {__version__}, from {folder}",),
         )
-        return tar_of(Kind.HOWDAH, content, scratch, progress)
+        return tar_of(ArchiveKind.HOWDAH, content, scratch, progress)
 
-    return Cache(cache).get(Kind.HOWDAH, (inputs, _python_stamp()), make)
+    return Cache(cache).get(ArchiveKind.HOWDAH, (inputs, _python_stamp()), make)
 
 
 def _base_content(
@@ -149,11 +149,11 @@ def _base_content(
         *(elf.glibc(entry.content) for some in by_name.values() for entry in some if entry.content),
     )
     placed = [entry for some in by_name.values() for entry in some]
-    rows = [Row(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
-    rows += [Row(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
+    rows = [SizeRow(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
+    rows += [SizeRow(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
     entries = with_byte_code((*base.entries, *placed), base.executable, scratch / "pyc", progress)
     plain = len(base.entries) + len(placed)
-    rows.append(Row("byte code", sum(map(_size, entries[plain:])), len(entries) - plain))
+    rows.append(SizeRow("byte code", sum(map(_size, entries[plain:])), len(entries) - plain))
     return Content(
         entries=entries,
         python=base.python,
@@ -162,16 +162,16 @@ def _base_content(
     )
 
 
-def _placed(entry: Entry, site: str) -> Entry:
+def _placed(entry: TarEntry, site: str) -> TarEntry:
     """In the folder for packages, without symbols: our own processes are not debugged with gdb, and
     a quarter of hdfs-native is symbols."""
     name = entry.name.replace("@site", site, 1)
     assert entry.path is not None
     if ".so" not in entry.path.suffixes:
-        return Entry(name, entry.path, executable=entry.executable)
+        return TarEntry(name, entry.path, executable=entry.executable)
     from howdah.packing.python import elf
 
-    return Entry(name, content=elf.without_symbols(entry.path.read_bytes()), executable=True)
+    return TarEntry(name, content=elf.without_symbols(entry.path.read_bytes()), executable=True)
 
 
 def _with_plugins() -> list[str]:
@@ -212,5 +212,5 @@ def _mtime(path: Path | str | None) -> int:
     return Path(path or "").stat().st_mtime_ns
 
 
-def _size(entry: Entry) -> int:
+def _size(entry: TarEntry) -> int:
     return entry.path.stat().st_size if entry.path else len(entry.content or b"")

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing import ignore_rules
-from howdah.packing.archives import Archive, Kind, PackingError, Progress
+from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress
 from howdah.packing.cache import Cache, tar_of
 from howdah.packing.folders import look
 from howdah.packing.python import venv
@@ -107,9 +107,9 @@ def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = Fal
         content = venv.look(target, progress).content(scratch, progress)
         notes = (f"{recipe.note}, on {day}", *content.notes)
         content = msgspec.structs.replace(content, notes=notes)
-        return tar_of(Kind.ENVIRONMENT, content, scratch, progress)
+        return tar_of(ArchiveKind.ENVIRONMENT, content, scratch, progress)
 
-    return Cache(cache).get(Kind.ENVIRONMENT, recipe.inputs, make, fresh=fresh)
+    return Cache(cache).get(ArchiveKind.ENVIRONMENT, recipe.inputs, make, fresh=fresh)
 
 
 def find() -> str:

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing import ignore_rules
-from howdah.packing.archives import PackingError, Progress, Row
+from howdah.packing.archives import PackingError, Progress, SizeRow
 from howdah.packing.cache import Content
-from howdah.packing.folders import Found
+from howdah.packing.folders import FolderContent
 from howdah.packing.folders import look as look_at
 from howdah.packing.python.bytecode import with_byte_code
 from howdah.packing.python.interpreter import Interpreter, glibc_note, interpreter
 from howdah.packing.python.scripts import relative
-from howdah.packing.tarball import Entry, is_executable
+from howdah.packing.tarball import TarEntry, is_executable
 
 _HOME = re.compile(r"^home\s*=\s*(.*?)\s*$", re.MULTILINE)
 _SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
@@ -31,11 +31,11 @@ class VenvContents(msgspec.Struct, frozen=True):
     base: Path
     """The interpreter it was made of."""
     site: Path
-    packages: Found
-    commands: tuple[Entry, ...]
-    editable: tuple[tuple[str, Found], ...]
+    packages: FolderContent
+    commands: tuple[TarEntry, ...]
+    editable: tuple[tuple[str, FolderContent], ...]
     """Folders that ``.pth`` files add (development installs): their names in the archive."""
-    paths: tuple[Entry, ...]
+    paths: tuple[TarEntry, ...]
     """Those ``.pth`` files, with relative paths."""
 
     @property
@@ -136,8 +136,8 @@ def _site(folder: Path) -> Path:
     return found[0]
 
 
-def _commands(folder: Path) -> list[Entry]:
-    found: list[Entry] = []
+def _commands(folder: Path) -> list[TarEntry]:
+    found: list[TarEntry] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         path = Path(entry.path)
         if _NOT_SHIPPED.fullmatch(entry.name) or not entry.is_file():
@@ -146,18 +146,18 @@ def _commands(folder: Path) -> list[Entry]:
             continue  # activation scripts of other shells, batch files
         script = relative(path.read_bytes(), folder) if entry.stat().st_size < 1 << 20 else None
         if script is None:
-            found.append(Entry(f"bin/{entry.name}", path=path, executable=True))
+            found.append(TarEntry(f"bin/{entry.name}", path=path, executable=True))
         else:
-            found.append(Entry(f"bin/{entry.name}", content=script, executable=True))
+            found.append(TarEntry(f"bin/{entry.name}", content=script, executable=True))
     return found
 
 
 def _development(
-    site: Path, packages: Found
-) -> tuple[tuple[tuple[str, Found], ...], tuple[Entry, ...]]:
+    site: Path, packages: FolderContent
+) -> tuple[tuple[tuple[str, FolderContent], ...], tuple[TarEntry, ...]]:
     """Folders outside that development installs add by ``.pth`` files, to be shipped as well."""
     folders: dict[Path, str] = {}
-    changed: list[Entry] = []
+    changed: list[TarEntry] = []
     for entry in packages.entries:
         if "/" in entry.name or entry.path is None:
             continue
@@ -171,7 +171,7 @@ def _development(
             text = entry.path.read_text()
             lines = [_shipped(line, site, folders) for line in text.splitlines()]
             if lines != text.splitlines():
-                changed.append(Entry(entry.name, content=("\n".join(lines) + "\n").encode()))
+                changed.append(TarEntry(entry.name, content=("\n".join(lines) + "\n").encode()))
     editable = [
         (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
     ]
@@ -187,18 +187,22 @@ def _shipped(line: str, site: Path, folders: dict[Path, str]) -> str:
     return f"../../../{name}"
 
 
-def _below(folder: str, entry: Entry) -> Entry:
-    return Entry(f"{folder}/{entry.name}", entry.path, entry.content, entry.link, entry.executable)
+def _below(folder: str, entry: TarEntry) -> TarEntry:
+    return TarEntry(
+        f"{folder}/{entry.name}", entry.path, entry.content, entry.link, entry.executable
+    )
 
 
-def _rows(python: Interpreter, packages: Found, byte_code: tuple[Entry, ...]) -> tuple[Row, ...]:
+def _rows(
+    python: Interpreter, packages: FolderContent, byte_code: tuple[TarEntry, ...]
+) -> tuple[SizeRow, ...]:
     rows = [
-        Row(f"Python {python.version}", _total(python.entries), len(python.entries)),
-        Row("byte code", _total(byte_code), len(byte_code)),
+        SizeRow(f"Python {python.version}", _total(python.entries), len(python.entries)),
+        SizeRow("byte code", _total(byte_code), len(byte_code)),
         *packages.by_top(),
     ]
     return tuple(sorted(rows, key=lambda row: -row.size))
 
 
-def _total(entries: tuple[Entry, ...]) -> int:
+def _total(entries: tuple[TarEntry, ...]) -> int:
     return sum(entry.path.stat().st_size for entry in entries if entry.path)

@@ -21,7 +21,7 @@ from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.errors import TFRecordError
 from howdah.spark.tfrecord.functions import _read, write_tfrecords
-from howdah.spark.tfrecord.options import Options
+from howdah.spark.tfrecord.options import TFRecordOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -65,7 +65,7 @@ def loadTFRecords(sc: Any, input_dir: str, binary_features: Sequence[str] = []) 
         binary_features: features that become binary columns; others of bytes become strings if they
             are UTF-8.
     """
-    options = Options(paths=(input_dir,), binary_features=tuple(binary_features))
+    options = TFRecordOptions(paths=(input_dir,), binary_features=tuple(binary_features))
     df = _read(_session(sc), options, None, doubles=True)
     loadedDF[df] = input_dir
     return df

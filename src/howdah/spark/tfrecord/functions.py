@@ -19,7 +19,7 @@ from howdah.spark.tfrecord.options import (
     PARTITION_BYTES,
     SAMPLE_FILES,
     SAMPLE_RECORDS,
-    Options,
+    TFRecordOptions,
 )
 from howdah.spark.tfrecord.schemas import arrow_schema, spark_schema
 
@@ -78,7 +78,7 @@ def read_tfrecords(
         FileNotFoundError: a path is not there.
         TFRecordError: the sample tells of no schema; the schema cannot be.
     """
-    options = Options(
+    options = TFRecordOptions(
         paths=(path,) if isinstance(path, str) else tuple(path),
         record_type=_record_type(record_type),
         compression=None if compression is None else packing.named(compression),
@@ -114,7 +114,7 @@ def write_tfrecords(
     """
     if mode.lower() not in _MODES:
         raise TFRecordError(f"unknown mode {mode!r}: it is one of {', '.join(_MODES)}")
-    options = Options(
+    options = TFRecordOptions(
         paths=(path,),
         record_type=_record_type(record_type),
         compression=None if compression is None else packing.named(compression),
@@ -144,7 +144,7 @@ def write_tfrecords(
 
 
 def _read(
-    spark: Any, options: Options, schema: StructType | str | None, *, doubles: bool = False
+    spark: Any, options: TFRecordOptions, schema: StructType | str | None, *, doubles: bool = False
 ) -> DataFrame:
     found = reading.pieces(options, default_fs(spark))
     if schema is None:
@@ -167,7 +167,7 @@ def _record_type(given: RecordType | str) -> RecordType:
 
 
 def _reading(
-    shares: list[reading.Split], schema: pa.Schema, options: Options
+    shares: list[reading.Split], schema: pa.Schema, options: TFRecordOptions
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     packed = msgspec.msgpack.encode(shares)
     columns = schema.serialize().to_pybytes()
@@ -183,7 +183,7 @@ def _reading(
 
 
 def _writing(
-    plan: writing.Plan,
+    plan: writing.WritePlan,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

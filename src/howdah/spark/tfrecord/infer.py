@@ -9,11 +9,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord.codec.columns import BYTES_COLUMN, Kind, RecordType
+from howdah.spark.tfrecord.codec.columns import BYTES_COLUMN, FeatureKind, RecordType
 from howdah.spark.tfrecord.codec.decode import read_lists, read_nested, rewritten
-from howdah.spark.tfrecord.codec.framing import Block
+from howdah.spark.tfrecord.codec.framing import RecordBlock
 from howdah.spark.tfrecord.codec.parsing import Parsed, parse
-from howdah.spark.tfrecord.codec.values import Found
+from howdah.spark.tfrecord.codec.values import FoundLists
 from howdah.spark.tfrecord.errors import TFRecordError
 
 
@@ -23,7 +23,7 @@ class _Seen:
     def __init__(self, nested: bool) -> None:
         self.nested = nested
         self.most = 0
-        self.kinds: set[Kind] = set()
+        self.kinds: set[FeatureKind] = set()
         self.text = True
 
 
@@ -31,14 +31,14 @@ class Inferred(msgspec.Struct, frozen=True):
     """A feature's type."""
 
     name: str
-    kind: Kind
+    kind: FeatureKind
     depth: int
     text: bool
     """Bytes that are UTF-8."""
 
 
 def infer(
-    blocks: Iterable[Block], record_type: RecordType, binary_features: Iterable[str] = ()
+    blocks: Iterable[RecordBlock], record_type: RecordType, binary_features: Iterable[str] = ()
 ) -> list[Inferred]:
     """The features of those records, by name.
 
@@ -51,7 +51,7 @@ def infer(
         CorruptRecord: a record is no message of that type.
     """
     if record_type is RecordType.BYTES:
-        return [Inferred(BYTES_COLUMN, Kind.BYTES, 0, text=False)]
+        return [Inferred(BYTES_COLUMN, FeatureKind.BYTES, 0, text=False)]
     binary = set(binary_features)
     seen: dict[str, _Seen] = {}
     for block in blocks:
@@ -59,7 +59,9 @@ def infer(
     return [_decided(name, each, name in binary) for name, each in sorted(seen.items())]
 
 
-def _look(block: Block, record_type: RecordType, binary: set[str], seen: dict[str, _Seen]) -> None:
+def _look(
+    block: RecordBlock, record_type: RecordType, binary: set[str], seen: dict[str, _Seen]
+) -> None:
     for name, nested, lists in _all_lists(block, record_type):
         each = seen.setdefault(name, _Seen(nested))
         if each.nested is not nested:
@@ -71,7 +73,9 @@ def _look(block: Block, record_type: RecordType, binary: set[str], seen: dict[st
             _count(each, found, name in binary)
 
 
-def _all_lists(block: Block, record_type: RecordType) -> list[tuple[str, bool, list[Found]]]:
+def _all_lists(
+    block: RecordBlock, record_type: RecordType
+) -> list[tuple[str, bool, list[FoundLists]]]:
     """By feature: its name, whether it is a feature list, and what is in it."""
     # As often as in `decode`.
     for _ in range(3):
@@ -84,7 +88,7 @@ def _all_lists(block: Block, record_type: RecordType) -> list[tuple[str, bool, l
     raise AssertionError("protobuf has written a message in an unusual form")
 
 
-def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[Found]]]:
+def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[FoundLists]]]:
     buffer = parsed.buffer
     for key, each in (*parsed.context.items(), *parsed.lists.items()):
         if not _is_text(key):
@@ -110,12 +114,12 @@ def _is_text(name: bytes) -> bool:
     return True
 
 
-def _count(seen: _Seen, found: Found, binary: bool) -> None:
+def _count(seen: _Seen, found: FoundLists, binary: bool) -> None:
     if not len(found.values):
         return
     seen.kinds.add(found.kind)
     seen.most = max(seen.most, int(found.counts.max()))
-    if found.kind is Kind.BYTES and not binary and seen.text:
+    if found.kind is FeatureKind.BYTES and not binary and seen.text:
         try:
             found.values.cast(pa.string())
         except pa.ArrowInvalid:
@@ -124,8 +128,8 @@ def _count(seen: _Seen, found: Found, binary: bool) -> None:
 
 def _decided(name: str, seen: _Seen, binary: bool) -> Inferred:
     kinds = set(seen.kinds)
-    if kinds == {Kind.INT, Kind.FLOAT}:
-        kinds = {Kind.FLOAT}
+    if kinds == {FeatureKind.INT, FeatureKind.FLOAT}:
+        kinds = {FeatureKind.FLOAT}
     if len(kinds) > 1:
         told = " and ".join(sorted(kind.list_name for kind in kinds))
         raise TFRecordError(
@@ -133,5 +137,5 @@ def _decided(name: str, seen: _Seen, binary: bool) -> Inferred:
             " Leave it out by giving a schema"
         )
     depth = 2 if seen.nested else int(seen.most > 1)
-    kind = kinds.pop() if kinds else Kind.BYTES
+    kind = kinds.pop() if kinds else FeatureKind.BYTES
     return Inferred(name, kind, depth, text=seen.text and not binary)

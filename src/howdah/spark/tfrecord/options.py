@@ -17,7 +17,7 @@ SAMPLE_RECORDS = 1000
 PARTITION_BYTES = 128 * 1024 * 1024
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class TFRecordOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a user may say."""
 
     paths: tuple[str, ...]
@@ -50,7 +50,7 @@ _SPARK_NAMES = {
 }  # fmt: skip
 
 
-def options(given: Mapping[str, str]) -> Options:
+def options(given: Mapping[str, str]) -> TFRecordOptions:
     """From the options of a data source, whose names are in any case.
 
     Raises:
@@ -66,7 +66,7 @@ def options(given: Mapping[str, str]) -> Options:
     if not paths:
         raise TFRecordError("no path: give one to load() or save()")
     codec = told.get("compression", told.get("codec"))
-    return Options(
+    return TFRecordOptions(
         paths=tuple(paths),
         record_type=RecordType.named(told.get("recordtype", "Example")),
         compression=None if codec in (None, "", "auto") else packing.named(codec),

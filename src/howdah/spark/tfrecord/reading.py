@@ -12,10 +12,10 @@ from howdah.spark.tfrecord import filesystems, folders
 from howdah.spark.tfrecord.codec.columns import RecordType, columns
 from howdah.spark.tfrecord.codec.compression import Compression, Unpacking, told_by
 from howdah.spark.tfrecord.codec.decode import decode
-from howdah.spark.tfrecord.codec.framing import BLOCK_BYTES, Block, blocks
+from howdah.spark.tfrecord.codec.framing import BLOCK_BYTES, RecordBlock, blocks
 from howdah.spark.tfrecord.errors import RecordError, TFRecordError
 from howdah.spark.tfrecord.infer import Inferred, infer
-from howdah.spark.tfrecord.options import Options
+from howdah.spark.tfrecord.options import TFRecordOptions
 
 _OPENING_BYTES = 4 * 1024 * 1024
 """What opening a file is worth when files are shared out, as in Spark."""
@@ -24,7 +24,7 @@ _TASKS_ENOUGH = 256
 _SAMPLE_BLOCK_BYTES = 256 * 1024
 
 
-class Piece(msgspec.Struct, frozen=True):
+class RecordFile(msgspec.Struct, frozen=True):
     """A file and what its folders say."""
 
     path: str
@@ -35,10 +35,10 @@ class Piece(msgspec.Struct, frozen=True):
 class Split(msgspec.Struct, frozen=True):
     """What one task reads."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RecordFile, ...]
 
 
-def pieces(options: Options, default_fs: str = "") -> list[Piece]:
+def pieces(options: TFRecordOptions, default_fs: str = "") -> list[RecordFile]:
     """All files.
 
     Raises:
@@ -47,14 +47,14 @@ def pieces(options: Options, default_fs: str = "") -> list[Piece]:
     """
     paths = [filesystems.qualified(path, default_fs) for path in options.paths]
     found = [
-        Piece(file.path, file.size, folders.values_of(root, file.path))
+        RecordFile(file.path, file.size, folders.values_of(root, file.path))
         for root, file in filesystems.find(paths)
     ]
     folders.names([piece.values for piece in found])
     return found
 
 
-def check(schema: pa.Schema, found: Sequence[Piece], options: Options) -> None:
+def check(schema: pa.Schema, found: Sequence[RecordFile], options: TFRecordOptions) -> None:
     """Refuse a schema that no record can fill, before anything runs.
 
     Raises:
@@ -64,13 +64,13 @@ def check(schema: pa.Schema, found: Sequence[Piece], options: Options) -> None:
     columns([field for field in schema if field.name not in of_folders], options.record_type)
 
 
-def splits(found: Sequence[Piece], partition_bytes: int) -> list[Split]:
+def splits(found: Sequence[RecordFile], partition_bytes: int) -> list[Split]:
     """Who reads what. A file is never divided; many small ones are read by one task."""
     found = [piece for piece in found if piece.size]
     if len(found) <= _TASKS_ENOUGH:
         return [Split((piece,)) for piece in found]
     shares: list[Split] = []
-    mine: list[Piece] = []
+    mine: list[RecordFile] = []
     room = partition_bytes
     for piece in found:
         cost = piece.size + _OPENING_BYTES
@@ -82,7 +82,7 @@ def splits(found: Sequence[Piece], partition_bytes: int) -> list[Split]:
     return [*shares, Split(tuple(mine))]
 
 
-def inferred(found: Sequence[Piece], options: Options) -> list[Inferred]:
+def inferred(found: Sequence[RecordFile], options: TFRecordOptions) -> list[Inferred]:
     """The features of a sample.
 
     Raises:
@@ -98,7 +98,7 @@ def inferred(found: Sequence[Piece], options: Options) -> list[Inferred]:
     count = min(len(full), options.sample_files)
     chosen = [full[at * len(full) // count] for at in range(count)]
 
-    def sample() -> Iterator[Block]:
+    def sample() -> Iterator[RecordBlock]:
         places = filesystems.FileSystems()
         for piece in chosen:
             left = options.sample_records
@@ -111,7 +111,7 @@ def inferred(found: Sequence[Piece], options: Options) -> list[Inferred]:
     return infer(sample(), options.record_type, options.binary_features)
 
 
-def rows(split: Split, schema: pa.Schema, options: Options) -> Iterator[pa.RecordBatch]:
+def rows(split: Split, schema: pa.Schema, options: TFRecordOptions) -> Iterator[pa.RecordBatch]:
     """The rows of a split, in the files' order, some MiB at a time.
 
     Args:
@@ -147,8 +147,8 @@ def rows(split: Split, schema: pa.Schema, options: Options) -> Iterator[pa.Recor
 
 
 def _blocks(
-    piece: Piece, places: filesystems.FileSystems, options: Options, block_bytes: int
-) -> Iterator[Block]:
+    piece: RecordFile, places: filesystems.FileSystems, options: TFRecordOptions, block_bytes: int
+) -> Iterator[RecordBlock]:
     source: Any = places.of(piece.path).read(piece.path)
     try:
         head = source.read(block_bytes)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from howdah.spark.tfrecord import folders
-from howdah.spark.tfrecord.codec.columns import Kind
+from howdah.spark.tfrecord.codec.columns import FeatureKind
 from howdah.spark.tfrecord.infer import Inferred
-from howdah.spark.tfrecord.reading import Piece
+from howdah.spark.tfrecord.reading import RecordFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -31,7 +31,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def spark_schema(
-    features: Sequence[Inferred], found: Sequence[Piece], *, doubles: bool = False
+    features: Sequence[Inferred], found: Sequence[RecordFile], *, doubles: bool = False
 ) -> StructType:
     """Features by name, then the folders' columns.
 
@@ -57,9 +57,9 @@ def spark_schema(
         if each.name in of_folders:
             continue
         kind: DataType
-        if each.kind is Kind.INT:
+        if each.kind is FeatureKind.INT:
             kind = LongType()
-        elif each.kind is Kind.FLOAT:
+        elif each.kind is FeatureKind.FLOAT:
             kind = DoubleType() if doubles else FloatType()
         else:
             kind = StringType() if each.text else BinaryType()

@@ -46,7 +46,7 @@ class TFRecordSource(DataSource):
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, schema: StructType, wanted: given.Options, default_fs: str) -> None:
+    def __init__(self, schema: StructType, wanted: given.TFRecordOptions, default_fs: str) -> None:
         self._schema = arrow_schema(schema)
         self._options = wanted
         self._default_fs = default_fs
@@ -68,7 +68,7 @@ class _Told(WriterCommitMessage):
 
 class _Writer(DataSourceArrowWriter):
     def __init__(
-        self, schema: StructType, wanted: given.Options, default_fs: str, overwrite: bool
+        self, schema: StructType, wanted: given.TFRecordOptions, default_fs: str, overwrite: bool
     ) -> None:
         writing.check(arrow_schema(schema), wanted)
         self._plan = writing.plan(wanted, default_fs)

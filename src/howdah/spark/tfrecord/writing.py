@@ -16,22 +16,22 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.tfrecord import filesystems, folders
-from howdah.spark.tfrecord.codec.columns import Column, columns
-from howdah.spark.tfrecord.codec.compression import Compression, Packing
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, columns
+from howdah.spark.tfrecord.codec.compression import Compression, Compressor
 from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.options import Options
+from howdah.spark.tfrecord.options import TFRecordOptions
 
 SUCCESS = "_SUCCESS"
 _OPEN_AT_MOST = 64
 """Folders that a task writes into at the same time; more take turns, each turn with a new file."""
 
 
-class Plan(msgspec.Struct, frozen=True):
+class WritePlan(msgspec.Struct, frozen=True):
     """Where a job writes, and how."""
 
     folder: str
-    options: Options
+    options: TFRecordOptions
     job: str
 
     @property
@@ -47,15 +47,15 @@ class Written(msgspec.Struct, frozen=True):
     rows: int
 
 
-def plan(options: Options, default_fs: str = "") -> Plan:
+def plan(options: TFRecordOptions, default_fs: str = "") -> WritePlan:
     """Raises: TFRecordError: not exactly one path."""
     if len(options.paths) != 1:
         raise TFRecordError(f"one path is needed to write to, not {len(options.paths)}")
     folder = filesystems.qualified(options.paths[0], default_fs).rstrip("/")
-    return Plan(folder, options, secrets.token_hex(6))
+    return WritePlan(folder, options, secrets.token_hex(6))
 
 
-def check(schema: pa.Schema, options: Options) -> None:
+def check(schema: pa.Schema, options: TFRecordOptions) -> None:
     """Refuse what cannot be written, before anything runs.
 
     Raises:
@@ -76,7 +76,7 @@ def check(schema: pa.Schema, options: Options) -> None:
     columns(rest, options.record_type)
 
 
-def write(batches: Iterable[pa.RecordBatch], the: Plan, task: int) -> list[Written]:
+def write(batches: Iterable[pa.RecordBatch], the: WritePlan, task: int) -> list[Written]:
     """In a task: write all rows; nothing of it is in its place before `commit`.
 
     Raises:
@@ -94,7 +94,7 @@ def write(batches: Iterable[pa.RecordBatch], the: Plan, task: int) -> list[Writt
         raise
 
 
-def commit(the: Plan, written: Iterable[Written], *, overwrite: bool) -> None:
+def commit(the: WritePlan, written: Iterable[Written], *, overwrite: bool) -> None:
     """In the driver, when all tasks have ended well."""
     fs = filesystems.file_system(the.folder)
     if overwrite:
@@ -109,7 +109,7 @@ def commit(the: Plan, written: Iterable[Written], *, overwrite: bool) -> None:
     fs.create(success).close()
 
 
-def abort(the: Plan) -> None:
+def abort(the: WritePlan) -> None:
     """In the driver, when the job has failed."""
     filesystems.file_system(the.folder).remove(the.temporary)
 
@@ -119,14 +119,14 @@ def abort(the: Plan) -> None:
 
 class _File:
     def __init__(
-        self, fs: filesystems.FileSystem, the: Plan, name: str, wanted: Sequence[Column]
+        self, fs: filesystems.FileSystem, the: WritePlan, name: str, wanted: Sequence[FeatureColumn]
     ) -> None:
         self.name = name
         self.rows = 0
         self._columns = wanted
         self._options = the.options
         self._file: Any = fs.create(f"{the.temporary}/{name}")
-        self._packing = Packing(self._file, the.options.compression or Compression.NONE)
+        self._packing = Compressor(self._file, the.options.compression or Compression.NONE)
 
     def write(self, batch: pa.RecordBatch) -> None:
         for data in encode(batch, self._columns, self._options.record_type):
@@ -144,14 +144,14 @@ class _File:
 class _Files:
     """What one task writes: a file for each folder it has rows for."""
 
-    def __init__(self, the: Plan, task: int) -> None:
+    def __init__(self, the: WritePlan, task: int) -> None:
         self._plan = the
         self._fs = filesystems.file_system(the.folder)
         # Attempts of one task never meet: each has letters of its own.
         self._stem = f"part-{task:05d}-{secrets.token_hex(8)}"
         self._open: dict[str, _File] = {}
         self._done: list[Written] = []
-        self._columns: Sequence[Column] = ()
+        self._columns: Sequence[FeatureColumn] = ()
 
     def write(self, folder: str, batch: pa.RecordBatch) -> None:
         if not self._columns:

@@ -6,7 +6,7 @@ Agents do no store I/O themselves; they start this module as a helper process::
 
 with a `CheckpointSpec`, and read one JSON object a line from its standard output: a `Saved` for
 each version published (``{"version": null}`` if nothing was new), a `Restored` for a restore, a
-`Problem` for what a reader of the job's events should know. ``watch`` goes on after a problem, the
+`CheckpointProblem` for what a reader of the job's events should know. ``watch`` goes on after a problem, the
 others exit 1; see `howdah.storage.checkpoints.watching` for how it is told to save and to end.
 
 What is saved is not half-written, as far as files can tell: all of the folder has been left alone
@@ -30,7 +30,7 @@ import msgspec
 from howdah.storage.checkpoints.local_fallback import take_over
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import publish
-from howdah.storage.checkpoints.versions import CheckpointSpec, Problem
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec
 from howdah.storage.errors import in_words, is_transient
 
 _USAGE = "usage: python -m howdah.storage.checkpoints.helper publish|restore|watch <spec.json>"
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
             _watch(spec)
     except Exception as error:
         # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        _report(Problem(problem=in_words(error), transient=is_transient(error)))
+        _report(CheckpointProblem(problem=in_words(error), transient=is_transient(error)))
         return 1
     return 0
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.checkpoints.upload import CheckpointUploader
-from howdah.storage.checkpoints.versions import CheckpointSpec, Problem, Saved
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
 from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
 from howdah.storage.folders import FolderChanged, Tree, copy_proven
 
@@ -69,7 +69,7 @@ def forget(spec: CheckpointSpec) -> None:
         shutil.rmtree(spec.spare, ignore_errors=True)
 
 
-def take_over(spec: CheckpointSpec) -> Saved | Problem | None:
+def take_over(spec: CheckpointSpec) -> Saved | CheckpointProblem | None:
     """Save what an earlier attempt in this container kept, unless a later one has saved since.
 
     Where the store has no room or refuses it for good, the job does not wait for that.
@@ -88,6 +88,8 @@ def take_over(spec: CheckpointSpec) -> Saved | Problem | None:
             if is_transient(error) and not lacks_room(error):
                 raise
             text = f"{spec.place} can't be written: {in_words(error)}"
-            return Problem(problem=f"{text}; a newer state is in {own.folder}", unsaved=True)
+            return CheckpointProblem(
+                problem=f"{text}; a newer state is in {own.folder}", unsaved=True
+            )
     forget(spec)
     return saved

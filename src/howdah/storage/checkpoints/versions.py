@@ -154,7 +154,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     skipped: tuple[Skipped, ...] = ()
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CheckpointProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a reader of the job's events should know."""
 
     problem: str

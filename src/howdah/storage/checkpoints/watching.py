@@ -34,7 +34,7 @@ import msgspec
 from howdah.storage.checkpoints import local_fallback
 from howdah.storage.checkpoints.unsaved_files import UnsavedFiles
 from howdah.storage.checkpoints.upload import CheckpointUploader
-from howdah.storage.checkpoints.versions import CheckpointSpec, Problem
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
 
@@ -64,7 +64,7 @@ _CHANGING = 3
 Report = Callable[[msgspec.Struct], None]
 
 
-class Kind(enum.Enum):
+class RequestKind(enum.Enum):
     """What the watcher is asked for."""
 
     PUBLISH = "publish"
@@ -72,12 +72,12 @@ class Kind(enum.Enum):
     END = "end"
 
 
-class Request(NamedTuple):
+class WatchRequest(NamedTuple):
     """One of the agent's lines."""
 
-    kind: Kind
+    kind: RequestKind
     limit_s: float = 0.0
-    """For `Kind.FINISH` and `Kind.END`: how long saving may be tried."""
+    """For `RequestKind.FINISH` and `RequestKind.END`: how long saving may be tried."""
 
 
 class Requests:
@@ -86,22 +86,22 @@ class Requests:
     def __init__(self, source: int) -> None:
         self._source = source
         self._rest = b""
-        self._waiting: list[Request] = []
+        self._waiting: list[WatchRequest] = []
         self._signals, self._signalled = os.pipe()
         os.set_blocking(self._signalled, False)
 
     def catch_sigterm(self) -> None:
-        """Take SIGTERM as `Kind.END`; leave a terminal's signals to the programs."""
+        """Take SIGTERM as `RequestKind.END`; leave a terminal's signals to the programs."""
         signal.signal(signal.SIGTERM, lambda *_: os.write(self._signalled, b"x"))
         for other in (signal.SIGINT, signal.SIGHUP):
             signal.signal(other, signal.SIG_IGN)
 
-    def wait(self, seconds: float) -> Request | None:
+    def wait(self, seconds: float) -> WatchRequest | None:
         """The next request; None when there is none within that time."""
         if not self._waiting:
             ready, _, _ = select.select([self._source, self._signals], [], [], seconds)
             if self._signals in ready:
-                return Request(Kind.END)
+                return WatchRequest(RequestKind.END)
             if self._source in ready:
                 self._read()
         return self._waiting.pop(0) if self._waiting else None
@@ -116,13 +116,13 @@ class Requests:
         for line in lines:
             with contextlib.suppress(ValueError):
                 kind, _, limit = line.decode().strip().partition(" ")
-                self._waiting.append(Request(Kind(kind), float(limit or 0)))
+                self._waiting.append(WatchRequest(RequestKind(kind), float(limit or 0)))
         if not data:
-            self._waiting.append(Request(Kind.END))
+            self._waiting.append(WatchRequest(RequestKind.END))
 
 
 def watch(spec: CheckpointSpec, requests: Requests, report: Report) -> None:
-    """Save versions until told to end; each `Saved`, and each new `Problem`, goes to ``report``.
+    """Save versions until told to end; each `Saved`, and each new `CheckpointProblem`, goes to ``report``.
 
     Never raises for what the store or the folder does: a program trains meanwhile.
     """
@@ -163,7 +163,7 @@ class _Watch:
         while True:
             request = self._requests.wait(pause_s)
             began = time.monotonic()
-            if request is not None and request.kind is not Kind.PUBLISH:
+            if request is not None and request.kind is not RequestKind.PUBLISH:
                 self._last(request)
                 return
             tree = self._spec.look()
@@ -198,7 +198,7 @@ class _Watch:
         if waits and not self._restless_told and now - self._restless_since > RESTLESS_S:
             self._restless_told = True
             self._report(
-                Problem(
+                CheckpointProblem(
                     problem=f"nothing in {self._folder} could be saved for {RESTLESS_S:g} s: its"
                     " files change all the time or are open for writing"
                     f" ({self._restless_file()}). Write logs elsewhere, or name them in"
@@ -248,7 +248,7 @@ class _Watch:
         with contextlib.suppress(Exception):
             self._left_out_told = left_out.look(self._tree)
         if self._left_out_told:
-            self._report(Problem(problem=self._left_out_told))
+            self._report(CheckpointProblem(problem=self._left_out_told))
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class _Watch:
             self._report(saved)
 
     def _has_gone_on(self, error: Outdated) -> None:
-        self._report(Problem(problem=str(error)))
+        self._report(CheckpointProblem(problem=str(error)))
         self._outdated, self._uploader = True, None
 
     def _refused(self, error: Exception) -> None:
@@ -298,7 +298,9 @@ class _Watch:
         self._backoff_s = min(2 * self._backoff_s, _BACKOFF_S[1])
         if not self._refusing:
             self._refusing = True
-            self._report(Problem(problem=self._words(error), transient=is_transient(error)))
+            self._report(
+                CheckpointProblem(problem=self._words(error), transient=is_transient(error))
+            )
 
     def _words(self, error: Exception) -> str:
         if isinstance(error, FolderChanged):
@@ -307,7 +309,7 @@ class _Watch:
 
     # -- the end ---------------------------------------------------------------------------------
 
-    def _last(self, request: Request) -> None:
+    def _last(self, request: WatchRequest) -> None:
         """The programs have ended. Nobody else writes the folder now, if all went well."""
         self._save_last(request)
         if self._left_out is not None:
@@ -317,18 +319,18 @@ class _Watch:
             with contextlib.suppress(Exception):
                 self._uploader.is_over()
 
-    def _last_look(self, left_out: UnsavedFiles, request: Request) -> None:
+    def _last_look(self, left_out: UnsavedFiles, request: WatchRequest) -> None:
         text = self._left_out_told
-        if request.kind is Kind.FINISH:
+        if request.kind is RequestKind.FINISH:
             text = left_out.last(self._spec.look(), time.monotonic() + request.limit_s)
         if text:
-            self._report(Problem(problem=text, unsaved=True))
+            self._report(CheckpointProblem(problem=text, unsaved=True))
 
-    def _save_last(self, request: Request) -> None:
+    def _save_last(self, request: WatchRequest) -> None:
         if self._outdated:
             return
         spec = self._spec
-        if request.kind is Kind.END and self._perhaps_torn(spec.look()):
+        if request.kind is RequestKind.END and self._perhaps_torn(spec.look()):
             if (kept := local_fallback.kept(spec)) is None:
                 return
             spec, self._uploader = kept, None
@@ -351,7 +353,7 @@ class _Watch:
                 if again and not changing:
                     self._keep_last(spec)
                 if not again or time.monotonic() + pause_s > deadline:
-                    self._report(Problem(problem=self._words(error), unsaved=True))
+                    self._report(CheckpointProblem(problem=self._words(error), unsaved=True))
                     return
                 if not changing:
                     self._refused(error)

@@ -40,7 +40,7 @@ class TokenRefused(NoPermission):
     """The delegation token is expired or was cancelled."""
 
 
-class QuotaExceeded(HdfsError):
+class HdfsQuotaExceeded(HdfsError):
     """The folder's quota of names or space is used up, until something is removed."""
 
     transient = True
@@ -52,7 +52,7 @@ class NoNameNode(HdfsError, ConnectionError):
     transient = True
 
 
-class SafeMode(HdfsError):
+class HdfsSafeMode(HdfsError):
     """HDFS is read-only for now."""
 
     transient = True
@@ -143,12 +143,12 @@ def translate(error: BaseException, what: str, path: str, where: str) -> HdfsErr
             " another folder, or set HADOOP_USER_NAME on a cluster without Kerberos"
         )
     if has("QuotaExceeded"):
-        return QuotaExceeded(
+        return HdfsQuotaExceeded(
             f"Can't {what} {place}: the quota is used up ({first}). Remove what is not needed,"
             " or have the quota raised (`hdfs dfsadmin -setQuota/-setSpaceQuota`)"
         )
     if has("SafeModeException", "Name node is in safe mode"):
-        return SafeMode(
+        return HdfsSafeMode(
             f"Can't {what} {place}: HDFS is read-only, its NameNode is in safe mode ({first})."
             " It leaves it by itself after a start; else `hdfs dfsadmin -safemode leave`"
         )

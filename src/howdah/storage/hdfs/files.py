@@ -32,9 +32,9 @@ import msgspec
 from howdah.storage.hdfs.calls import Appender, close, opened, soon
 from howdah.storage.hdfs.errors import NotClosedInTime, NotFound
 from howdah.storage.hdfs.names import is_hdfs, split
-from howdah.storage.hdfs.session import Session
+from howdah.storage.hdfs.session import HdfsSession
 
-__all__ = ["Hdfs", "Stat", "is_hdfs", "split"]
+__all__ = ["Hdfs", "HdfsStat", "is_hdfs", "split"]
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -42,7 +42,7 @@ PRIVATE_FOLDER = 0o700
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
-class Stat(msgspec.Struct, frozen=True, kw_only=True):
+class HdfsStat(msgspec.Struct, frozen=True, kw_only=True):
     """What HDFS knows of a file or folder."""
 
     path: str
@@ -59,7 +59,7 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True):
         return posixpath.basename(self.path)
 
 
-class Hdfs(Session):
+class Hdfs(HdfsSession):
     """One file system. Nothing is connected before the first call.
 
     Paths may be given alone or as URLs of this file system. Errors are those of
@@ -68,7 +68,7 @@ class Hdfs(Session):
 
     # -- looking ---------------------------------------------------------------------------------
 
-    def stat(self, place: str) -> Stat:
+    def stat(self, place: str) -> HdfsStat:
         """Raises: NotFound."""
         path = self.path(place)
         return self.call("look at", path, lambda c: soon(_look, c, path))
@@ -81,7 +81,7 @@ class Hdfs(Session):
             return False
         return True
 
-    def list(self, place: str, *, recursive: bool = False) -> list[Stat]:
+    def list(self, place: str, *, recursive: bool = False) -> list[HdfsStat]:
         """What is in a folder, by path; with ``recursive`` also in all folders below. Of a file,
         itself.
 
@@ -180,7 +180,7 @@ class Hdfs(Session):
         permission: int = PRIVATE_FILE,
         overwrite: bool = True,
         parents: bool = True,
-    ) -> Stat:
+    ) -> HdfsStat:
         """Copy a local file there as by `write`; returns what HDFS knows of the copy.
 
         Raises:
@@ -339,7 +339,7 @@ class Hdfs(Session):
 # -- inside --------------------------------------------------------------------------------------
 
 
-def _found(client: Any, path: str, recursive: bool) -> list[Stat]:
+def _found(client: Any, path: str, recursive: bool) -> list[HdfsStat]:
     return [_stat(each, each.path) for each in client.list_status(path, recursive)]
 
 
@@ -360,7 +360,7 @@ def _next(stream: Iterator[bytes]) -> bytes:
     return next(stream)
 
 
-def _look(client: Any, path: str) -> Stat:
+def _look(client: Any, path: str) -> HdfsStat:
     return _stat(client.get_file_info(path), path)
 
 
@@ -370,8 +370,8 @@ def _options(permission: int, *, parents: bool = True) -> Any:
     return WriteOptions(permission=permission, overwrite=False, create_parent=parents)
 
 
-def _stat(status: Any, path: str) -> Stat:
-    return Stat(
+def _stat(status: Any, path: str) -> HdfsStat:
+    return HdfsStat(
         path=split(str(status.path or path))[1],
         size=status.length,
         mtime_ms=status.modification_time,

@@ -12,7 +12,7 @@ from howdah.storage.hdfs.errors import (
     AlreadyThere,
     BeingWritten,
     HdfsError,
-    QuotaExceeded,
+    HdfsQuotaExceeded,
     translate,
 )
 from howdah.storage.hdfs.names import split
@@ -26,7 +26,7 @@ _CONFIG = {
 _T = TypeVar("_T")
 
 
-class Session:
+class HdfsSession:
     """What `howdah.storage.hdfs.files.Hdfs` makes its calls with."""
 
     def __init__(
@@ -134,7 +134,7 @@ class Session:
                 problem = translate(error, what, path, self.fs)
                 problem.__cause__ = error
             # Room under a quota comes later than anybody waits inside a call.
-            again = problem.transient and not isinstance(problem, QuotaExceeded)
+            again = problem.transient and not isinstance(problem, HdfsQuotaExceeded)
             again = again and (wait_for_writer or not isinstance(problem, BeingWritten))
             if not again or time.monotonic() + pause_s > deadline:
                 raise problem

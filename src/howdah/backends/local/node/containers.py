@@ -39,7 +39,7 @@ class State(enum.Enum):
     """Nothing is left; the coordinator has not acknowledged it."""
 
 
-class Container:
+class NodeContainer:
     """One container with an agent."""
 
     def __init__(self, container_id: str, role: str, pid: int, start: int | None) -> None:
@@ -79,7 +79,7 @@ class Containers:
         self._folder = folder
         self._agent = agent
         self._on_ended = ended
-        self._all: dict[str, Container] = {}
+        self._all: dict[str, NodeContainer] = {}
         self._sweep: Timer | None = None
 
     # -- what is -------------------------------------------------------------------------------
@@ -112,10 +112,10 @@ class Containers:
         try:
             pid = fork(lambda: agents.run(folder, order.launch, order.role, self._agent), locks)
         except OSError as error:
-            container = self._all[container_id] = Container(container_id, order.role, 0, None)
+            container = self._all[container_id] = NodeContainer(container_id, order.role, 0, None)
             self._over(container, ContainerEndKind.LAUNCH_FAILED, f"no new process: {error}")
             return
-        container = self._all[container_id] = Container(container_id, order.role, pid, None)
+        container = self._all[container_id] = NodeContainer(container_id, order.role, pid, None)
         self._loop.on_child(pid, partial(self._agent_ended, container))
 
     def release(self, container_id: str, grace_s: float) -> None:
@@ -154,7 +154,7 @@ class Containers:
     # -- an agent's end ------------------------------------------------------------------------
 
     def _adopt(self, container_id: str, record: AgentProcess) -> None:
-        container = Container(container_id, record.role, record.pid, record.start)
+        container = NodeContainer(container_id, record.role, record.pid, record.start)
         self._all[container_id] = container
         try:
             descriptor = processes.open_descriptor(record.pid)
@@ -170,18 +170,18 @@ class Containers:
         else:
             self._poll(container)
 
-    def _adopted_ended(self, container: Container, descriptor: int) -> None:
+    def _adopted_ended(self, container: NodeContainer, descriptor: int) -> None:
         self._loop.unwatch(descriptor)
         os.close(descriptor)
         self._agent_ended(container, None)
 
-    def _poll(self, container: Container) -> None:
+    def _poll(self, container: NodeContainer) -> None:
         if processes.alive(container.pid, container.start or 0):
             self._loop.later(POLL_S, partial(self._poll, container))
         else:
             self._agent_ended(container, None)
 
-    def _signal(self, container: Container, number: signal.Signals) -> None:
+    def _signal(self, container: NodeContainer, number: signal.Signals) -> None:
         if container.state is not State.RUNNING:
             return
         if container.start is None:
@@ -189,12 +189,12 @@ class Containers:
         else:
             self._signal_adopted(container, number)
 
-    def _signal_adopted(self, container: Container, number: signal.Signals) -> None:
+    def _signal_adopted(self, container: NodeContainer, number: signal.Signals) -> None:
         found = stat(container.pid)
         if found is not None and found.start == container.start:
             send_signal(found, number)
 
-    def _agent_ended(self, container: Container, status: int | None) -> None:
+    def _agent_ended(self, container: NodeContainer, status: int | None) -> None:
         if status is not None and status >> 8 == agents.ALREADY_THERE:
             record = agents.read_process(self._folder / container.container_id)
             if record is not None:
@@ -208,7 +208,9 @@ class Containers:
         container.kind, container.detail = self._reading(container, status)
         self._sweep_in(0.0)
 
-    def _reading(self, container: Container, status: int | None) -> tuple[ContainerEndKind, str]:
+    def _reading(
+        self, container: NodeContainer, status: int | None
+    ) -> tuple[ContainerEndKind, str]:
         """What an agent's end means."""
         folder = self._folder / container.container_id
         if status is not None and status >> 8 == CANNOT_START:
@@ -262,7 +264,9 @@ class Containers:
         if pauses:
             self._sweep_in(min(pauses))
 
-    def _leftovers(self, container: Container, everything: Sequence[processes.Seen]) -> list[Stat]:
+    def _leftovers(
+        self, container: NodeContainer, everything: Sequence[processes.Seen]
+    ) -> list[Stat]:
         # The agent is dead: a living process of its id is a stranger, and so is that session.
         reused = any(process.stat.pid == container.pid for process in everything)
         found = processes.belonging(
@@ -280,7 +284,7 @@ class Containers:
         found.pop(os.getpid(), None)
         return list(found.values())
 
-    def _over(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+    def _over(self, container: NodeContainer, kind: ContainerEndKind, detail: str) -> None:
         if detail:
             note(f"container {container.container_id}: {kind.value}: {detail}")
         container.state = State.ENDED

@@ -65,7 +65,7 @@ KEEP_VARIABLE = "HOWDAH_KEEP_WORK"
 """Environment variable: keep the containers' working folders after the job."""
 
 
-class Node:
+class NodeDaemon:
     """One job's daemon."""
 
     def __init__(self, job_dir: Path, agent: str, coordinator: str) -> None:

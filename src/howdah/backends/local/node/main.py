@@ -21,7 +21,7 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.backends.local.messages import Go, Reply
 from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG, cannot_import
-from howdah.backends.local.node.daemon import LOG, Node
+from howdah.backends.local.node.daemon import LOG, NodeDaemon
 from howdah.backends.local.node.forking import cannot_start, entry, fork, log_to, no_input
 
 AGENT = "howdah.agent.main:main"
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     job_dir = Path(go.job_dir)
     try:
         log_to(job_dir / LOG)
-        node = Node(job_dir, options.agent, options.coordinator)
+        node = NodeDaemon(job_dir, options.agent, options.coordinator)
     except (BackendError, OSError) as error:
         _answer(starter, Reply(pid=os.getpid(), problem=str(error)))
         os._exit(1)

@@ -34,7 +34,7 @@ class RecordType(enum.Enum):
         raise TFRecordError(f"unknown recordType {name!r}: it is one of {names}")
 
 
-class Kind(enum.Enum):
+class FeatureKind(enum.Enum):
     """Of a feature's list. The value is the list's tag inside `tf.train.Feature`."""
 
     BYTES = 0x0A
@@ -47,11 +47,11 @@ class Kind(enum.Enum):
         return {"BYTES": "bytes_list", "FLOAT": "float_list", "INT": "int64_list"}[self.name]
 
 
-class Column(msgspec.Struct, frozen=True):
+class FeatureColumn(msgspec.Struct, frozen=True):
     """A column and the feature it is."""
 
     name: str
-    kind: Kind
+    kind: FeatureKind
     depth: int
     """0: one value or none; 1: a list; 2: a feature list of a SequenceExample."""
     type: pa.DataType
@@ -85,13 +85,13 @@ def is_list(kind: pa.DataType) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[Column, ...]:
+def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[FeatureColumn, ...]:
     """The features of an Arrow schema.
 
     Raises:
         TFRecordError: a column's type is none that TFRecord files can have.
     """
-    found: list[Column] = []
+    found: list[FeatureColumn] = []
     for field in fields:
         depth, inner = 0, field.type
         while is_list(inner):
@@ -105,7 +105,7 @@ def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[Column
                 " has none, a SequenceExample (recordType=SequenceExample) one array deep;"
                 " flatten() the column and keep its shape in another one"
             )
-        found.append(Column(field.name, kind, depth, field.type))
+        found.append(FeatureColumn(field.name, kind, depth, field.type))
     if record_type is RecordType.BYTES and (
         len(found) != 1 or found[0].depth or not _is_binary(found[0].type)
     ):
@@ -116,18 +116,18 @@ def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[Column
     return tuple(found)
 
 
-def _kind(inner: pa.DataType) -> Kind | None:
+def _kind(inner: pa.DataType) -> FeatureKind | None:
     types: Any = pa.types
     if types.is_floating(inner) or types.is_decimal(inner):
-        return Kind.FLOAT
+        return FeatureKind.FLOAT
     if types.is_integer(inner) or types.is_boolean(inner):
-        return Kind.INT
+        return FeatureKind.INT
     if types.is_date32(inner) or types.is_timestamp(inner):
-        return Kind.INT
+        return FeatureKind.INT
     if types.is_string(inner) or types.is_large_string(inner) or _is_binary(inner):
-        return Kind.BYTES
+        return FeatureKind.BYTES
     if types.is_null(inner):
-        return Kind.BYTES  # never a value
+        return FeatureKind.BYTES  # never a value
     return None
 
 

@@ -133,7 +133,7 @@ class Writes(Protocol):
     def write(self, data: Any, /) -> Any: ...
 
 
-class Packing:
+class Compressor:
     """Packs what is written; `finish` must be called."""
 
     def __init__(self, stream: Writes, compression: Compression) -> None:

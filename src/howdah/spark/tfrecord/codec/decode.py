@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.tfrecord.codec import protos, wire
-from howdah.spark.tfrecord.codec.columns import Column, Kind, RecordType
-from howdah.spark.tfrecord.codec.framing import PADDING, Block
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind, RecordType
+from howdah.spark.tfrecord.codec.framing import PADDING, RecordBlock
 from howdah.spark.tfrecord.codec.parsing import Features, Parsed, parse
 from howdah.spark.tfrecord.codec.uniform_records import uniform
-from howdah.spark.tfrecord.codec.values import Found, Misfit, assemble, binaries
+from howdah.spark.tfrecord.codec.values import FoundLists, Misfit, assemble, binaries
 from howdah.spark.tfrecord.errors import CorruptRecord
 
 _ENTRY = 0x0A
 
 
 def decode(
-    block: Block, columns: Sequence[Column], schema: pa.Schema, record_type: RecordType
+    block: RecordBlock, columns: Sequence[FeatureColumn], schema: pa.Schema, record_type: RecordType
 ) -> pa.RecordBatch:
     """The block's records as rows.
 
@@ -52,7 +52,7 @@ def decode(
     raise AssertionError("protobuf has written a message in an unusual form")
 
 
-def rewritten(block: Block, record_type: RecordType, odd: Any) -> Block:
+def rewritten(block: RecordBlock, record_type: RecordType, odd: Any) -> RecordBlock:
     """The same records, the odd ones in the usual form, behind the data of all."""
     parts, at = [block.data], len(block.data)
     starts, lengths = block.starts.copy(), block.lengths.copy()
@@ -75,23 +75,25 @@ def rewritten(block: Block, record_type: RecordType, odd: Any) -> Block:
     return again
 
 
-class Rewritten(Block):
+class Rewritten(RecordBlock):
     """Tells places by the block as it was in the file."""
 
-    original: Block
+    original: RecordBlock
 
     def place(self, index: int) -> int:
         return self.original.place(index)
 
 
-def read_lists(buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any) -> list[Found]:
+def read_lists(
+    buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any
+) -> list[FoundLists]:
     """The lists inside of features, by kind; features without one are left out."""
     some = np.flatnonzero(starts < ends)
     if len(some) < len(starts):
         owners, starts, ends = owners[some], starts[some], ends[some]
     tags = buffer.octets[starts]
-    found: list[Found] = []
-    for kind in Kind:
+    found: list[FoundLists] = []
+    for kind in FeatureKind:
         mine = tags == kind.value
         if not mine.any():
             continue
@@ -109,7 +111,7 @@ def read_lists(buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: An
     return found
 
 
-def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any, list[Found]]:
+def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any, list[FoundLists]]:
     """The lists inside of feature lists, by kind; of each the feature list it is of."""
     owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
     if wrong is not None:
@@ -124,7 +126,7 @@ def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any,
 
 
 def _arrays(
-    parsed: Parsed, block: Block, columns: Sequence[Column], odd: Any
+    parsed: Parsed, block: RecordBlock, columns: Sequence[FeatureColumn], odd: Any
 ) -> list[pa.Array] | None:
     """A column each; None as soon as records turn out odd."""
     arrays: list[pa.Array] = []
@@ -141,7 +143,7 @@ def _arrays(
 
 
 def _array(
-    buffer: wire.Buffer, features: Features | None, column: Column, rows: int, odd: Any
+    buffer: wire.Buffer, features: Features | None, column: FeatureColumn, rows: int, odd: Any
 ) -> pa.Array:
     if features is None:
         return pa.nulls(rows, column.type)
@@ -157,17 +159,17 @@ def _array(
 
 
 def _read_list(
-    buffer: wire.Buffer, kind: Kind, owners: Any, starts: Any, ends: Any, odd: Any
-) -> Found:
+    buffer: wire.Buffer, kind: FeatureKind, owners: Any, starts: Any, ends: Any, odd: Any
+) -> FoundLists:
     begin, stop, bad = wire.only(buffer, starts, ends, kind.value)
     odd[owners[bad]] = True
     begin = np.where(bad, stop, begin)
-    if kind is Kind.BYTES:
+    if kind is FeatureKind.BYTES:
         owner, begin, stop, wrong = wire.pieces(buffer, begin, stop, _ENTRY)
         if wrong is not None:
             odd[owners[wrong]] = True
         counts = np.bincount(owner, minlength=len(owners))
-        return Found(kind, owners, counts, _binaries(buffer, begin, stop))
+        return FoundLists(kind, owners, counts, _binaries(buffer, begin, stop))
     # Numbers are packed: one field with all of them.
     full = begin < stop
     if full.all():
@@ -181,13 +183,13 @@ def _read_list(
         odd[owners[at[bad]]] = True
         begin = begin.copy()
         begin[at] = np.where(bad, stop[at], inner)
-    if kind is Kind.FLOAT:
+    if kind is FeatureKind.FLOAT:
         lengths = stop - begin
         if (lengths & 3).any():
             odd[owners[(lengths & 3) != 0]] = True
             begin = np.where(lengths & 3, stop, begin)
         floats = wire.gather(buffer, begin, stop).view("<f4")
-        return Found(kind, owners, (stop - begin) >> 2, floats)
+        return FoundLists(kind, owners, (stop - begin) >> 2, floats)
     data = wire.gather(buffer, begin, stop)
     unended = (begin < stop) & (buffer.octets[stop - 1] >= 0x80)
     try:
@@ -196,12 +198,12 @@ def _read_list(
         unended[:] = True
     if unended.any():
         odd[owners[unended]] = True
-        return Found(kind, owners, np.zeros(len(owners), np.int64), np.zeros(0, np.int64))
+        return FoundLists(kind, owners, np.zeros(len(owners), np.int64), np.zeros(0, np.int64))
     counts = stop - begin
     if len(numbers) < len(data):
         edges = np.concatenate(([0], np.cumsum(counts)))
         counts = np.diff(np.searchsorted(lasts, edges))
-    return Found(kind, owners, counts, numbers)
+    return FoundLists(kind, owners, counts, numbers)
 
 
 def _binaries(buffer: wire.Buffer, starts: Any, ends: Any) -> pa.Array:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.tfrecord.codec import checksum, framing
-from howdah.spark.tfrecord.codec.columns import Column, RecordType
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, RecordType
 from howdah.spark.tfrecord.codec.features import Lists, flat
 from howdah.spark.tfrecord.codec.sink import Sink, varint_size, varint_word
 
@@ -26,7 +26,7 @@ _PIECE_BYTES = 8 * 1024 * 1024
 
 
 def encode(
-    batch: pa.RecordBatch, columns: Sequence[Column], record_type: RecordType
+    batch: pa.RecordBatch, columns: Sequence[FeatureColumn], record_type: RecordType
 ) -> Iterator[bytes]:
     """The rows' records as they stand in a file, some MiB at a time.
 
@@ -49,7 +49,9 @@ def _payloads(column: pa.Array) -> list[bytes]:
     return [value or b"" for value in column.to_pylist()]
 
 
-def _records(batch: pa.RecordBatch, columns: Sequence[Column], record_type: RecordType) -> bytes:
+def _records(
+    batch: pa.RecordBatch, columns: Sequence[FeatureColumn], record_type: RecordType
+) -> bytes:
     rows = batch.num_rows
     entries = [_Entry(column, batch.column(at)) for at, column in enumerate(columns)]
     context = _Map([entry for entry in entries if entry.column.depth < 2], rows, 0x0A)
@@ -98,7 +100,7 @@ class _Map:
 class _Entry:
     """One column in all rows that have a value: an entry of a map."""
 
-    def __init__(self, column: Column, array: pa.Array) -> None:
+    def __init__(self, column: FeatureColumn, array: pa.Array) -> None:
         self.column = column
         self.rows, counts, values = flat(array, column)
         if column.depth == 2:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord.codec.columns import Column, Kind
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind
 from howdah.spark.tfrecord.codec.sink import Sink, varint_size, varints
 from howdah.spark.tfrecord.errors import TFRecordError
 
 _ELEMENT = 0x0A
 
 
-def flat(array: pa.Array, column: Column) -> tuple[Any, Any, Any]:
+def flat(array: pa.Array, column: FeatureColumn) -> tuple[Any, Any, Any]:
     """The rows that are not null, how many values (or lists) each has, and those.
 
     Lists inside lists come as their own counts and values.
@@ -31,7 +31,7 @@ def flat(array: pa.Array, column: Column) -> tuple[Any, Any, Any]:
     return rows, counts, _unfolded(values, column)
 
 
-def _unfolded(array: pa.Array, column: Column) -> tuple[Any, pa.Array]:
+def _unfolded(array: pa.Array, column: FeatureColumn) -> tuple[Any, pa.Array]:
     offsets = array.drop_null().offsets.to_numpy()
     counts = np.diff(offsets).astype(np.int64)
     values = array.flatten()
@@ -50,14 +50,14 @@ def _valid(array: pa.Array) -> Any:
 class Lists:
     """Features, one for each count."""
 
-    def __init__(self, column: Column, counts: Any, values: pa.Array) -> None:
+    def __init__(self, column: FeatureColumn, counts: Any, values: pa.Array) -> None:
         self._kind = column.kind
         self._elements: Any = None
-        if self._kind is Kind.BYTES:
+        if self._kind is FeatureKind.BYTES:
             self._data, elements = _octets(values)
             self._elements = elements
             sizes = 1 + varint_size(elements) + elements
-        elif self._kind is Kind.FLOAT:
+        elif self._kind is FeatureKind.FLOAT:
             self._data, sizes = _floats(values).view(np.uint8), None
             self._inside = 4 * counts
         else:
@@ -66,7 +66,7 @@ class Lists:
             self._inside = sums(sizes, counts)
             self._element_sizes = sizes
         self._counts = counts
-        if self._kind is Kind.BYTES:
+        if self._kind is FeatureKind.BYTES:
             self._list = self._inside
         else:
             packed = 1 + varint_size(self._inside) + self._inside
@@ -77,7 +77,7 @@ class Lists:
     def put(self, sink: Sink, at: Any) -> None:
         """Write each at its place."""
         at = sink.head(at, self._kind.value, self._list)
-        if self._kind is Kind.BYTES:
+        if self._kind is FeatureKind.BYTES:
             single = len(self._elements) == len(at) and (self._counts == 1).all()
             if not single:
                 behind = np.concatenate(([0], np.cumsum(self._element_sizes)))[:-1]

@@ -36,7 +36,7 @@ class Reads(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Block:
+class RecordBlock:
     """Records that lie behind one another in `data`."""
 
     def __init__(self, data: bytes, starts: Any, lengths: Any, *, offset: int, first: int) -> None:
@@ -61,9 +61,9 @@ class Block:
         """Copies of all records."""
         return list(checksum.cut(self.data, self.starts, self.lengths))
 
-    def cut(self, begin: int, end: int) -> Block:
+    def cut(self, begin: int, end: int) -> RecordBlock:
         """Some of the records, over the same data."""
-        return Block(
+        return RecordBlock(
             self.data,
             self.starts[begin:end],
             self.lengths[begin:end],
@@ -74,7 +74,7 @@ class Block:
 
 def blocks(
     stream: Reads, *, block_bytes: int = BLOCK_BYTES, verify: bool = True
-) -> Iterator[Block]:
+) -> Iterator[RecordBlock]:
     """All records of a stream, some MiB at a time.
 
     Raises:
@@ -142,7 +142,7 @@ def _read(stream: Reads, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _found(data: bytes, size: int, offset: int, first: int) -> tuple[Block, int, int]:
+def _found(data: bytes, size: int, offset: int, first: int) -> tuple[RecordBlock, int, int]:
     """The whole records, where they end, and how many bytes are missing to the next one's end."""
     unpack = _LENGTH.unpack_from
     begins: list[int] = []
@@ -180,11 +180,11 @@ def _found(data: bytes, size: int, offset: int, first: int) -> tuple[Block, int,
     return _block(data, [*runs, np.array(begins, dtype=np.int64)], offset, first), at, missing
 
 
-def _block(data: bytes, runs: list[Any], offset: int, first: int) -> Block:
+def _block(data: bytes, runs: list[Any], offset: int, first: int) -> RecordBlock:
     """The records whose frames begin at those places."""
     frames = np.concatenate(runs)
     lengths = _words(data)[frames].astype(np.int64)
-    return Block(data, frames + HEAD_BYTES, lengths, offset=offset, first=first)
+    return RecordBlock(data, frames + HEAD_BYTES, lengths, offset=offset, first=first)
 
 
 def _run(data: bytes, at: int, size: int, length: int) -> int:
@@ -206,7 +206,7 @@ def _words(data: bytes) -> Any:
     return np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
 
-def _verify(block: Block) -> None:
+def _verify(block: RecordBlock) -> None:
     data, frames = block.data, block.starts - HEAD_BYTES
     halves = np.ndarray((len(data) - 3,), "<u4", buffer=data, strides=(1,))
     wrong = halves[frames + 8] != checksum.of_lengths(block.lengths.astype("<u8"))

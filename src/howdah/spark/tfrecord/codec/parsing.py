@@ -9,7 +9,7 @@ import numpy as np
 
 from howdah.spark.tfrecord.codec import wire
 from howdah.spark.tfrecord.codec.columns import RecordType
-from howdah.spark.tfrecord.codec.framing import Block
+from howdah.spark.tfrecord.codec.framing import RecordBlock
 
 _ENTRY = 0x0A
 _VALUE = 0x12
@@ -35,7 +35,9 @@ class Parsed(msgspec.Struct, frozen=True):
     lists: dict[bytes, Features]
 
 
-def parse(block: Block, record_type: RecordType, wanted: set[bytes] | None, odd: Any) -> Parsed:
+def parse(
+    block: RecordBlock, record_type: RecordType, wanted: set[bytes] | None, odd: Any
+) -> Parsed:
     """Find features; marks records in ``odd`` that must be rewritten first.
 
     Args:

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.tfrecord.codec import wire
-from howdah.spark.tfrecord.codec.columns import Column, Kind, RecordType
-from howdah.spark.tfrecord.codec.framing import Block
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind, RecordType
+from howdah.spark.tfrecord.codec.framing import RecordBlock
 from howdah.spark.tfrecord.codec.parsing import parse
-from howdah.spark.tfrecord.codec.values import Found, Misfit, assemble, binaries
+from howdah.spark.tfrecord.codec.values import FoundLists, Misfit, assemble, binaries
 
 _FEW = 64
 """Fewer records are not worth it."""
@@ -30,12 +30,12 @@ _GOES_ON = 0x80
 class _Field(msgspec.Struct, frozen=True):
     """Where a feature of the first record has its values, from the record's begin on."""
 
-    kind: Kind
+    kind: FeatureKind
     ranges: tuple[tuple[int, int], ...]
     """Of each value of bytes; of all numbers together."""
 
 
-def uniform(block: Block, columns: Sequence[Column]) -> list[pa.Array] | None:
+def uniform(block: RecordBlock, columns: Sequence[FeatureColumn]) -> list[pa.Array] | None:
     """The columns of a block of examples; None if its records differ in form.
 
     Raises:
@@ -50,7 +50,9 @@ def uniform(block: Block, columns: Sequence[Column]) -> list[pa.Array] | None:
     marks = np.full(matrix.shape[1], _SAME, dtype=np.uint8)
     for field in fields.values():
         for begin, end in field.ranges if field is not None else ():
-            marks[begin:end] = _GOES_ON if field is not None and field.kind is Kind.INT else 0
+            marks[begin:end] = (
+                _GOES_ON if field is not None and field.kind is FeatureKind.INT else 0
+            )
     # Most blocks that differ do so soon.
     if not (_alike(matrix[:_SHORT], marks) and _alike(matrix, marks)):
         return None
@@ -65,7 +67,7 @@ def uniform(block: Block, columns: Sequence[Column]) -> list[pa.Array] | None:
     return arrays
 
 
-def _matrix(block: Block) -> Any:
+def _matrix(block: RecordBlock) -> Any:
     """A row for each record, if all have the same length and distance."""
     count = len(block)
     if count < _FEW:
@@ -85,7 +87,7 @@ def _matrix(block: Block) -> Any:
     )
 
 
-def _fields(block: Block) -> dict[bytes, _Field | None] | None:
+def _fields(block: RecordBlock) -> dict[bytes, _Field | None] | None:
     """The features of the first record, None for those without a list; None if it is odd."""
     odd = np.zeros(1, dtype=bool)
     parsed = parse(block.cut(0, 1), RecordType.EXAMPLE, None, odd)
@@ -98,13 +100,13 @@ def _fields(block: Block) -> dict[bytes, _Field | None] | None:
             found[name] = None
             continue
         tag = int(buffer.octets[feature.starts[0]])
-        if tag not in (kind.value for kind in Kind):
+        if tag not in (kind.value for kind in FeatureKind):
             return None
-        kind = Kind(tag)
+        kind = FeatureKind(tag)
         begin, end, bad = wire.only(buffer, feature.starts, feature.ends, tag)
         if bad.any():
             return None
-        if kind is Kind.BYTES:
+        if kind is FeatureKind.BYTES:
             _, begins, ends, wrong = wire.pieces(buffer, begin, end, 0x0A)
         elif begin[0] == end[0]:
             begins, ends, wrong = begin, end, None
@@ -113,16 +115,16 @@ def _fields(block: Block) -> dict[bytes, _Field | None] | None:
             wrong = wrong if wrong.any() else None
         if wrong is not None:
             return None
-        if kind is not Kind.BYTES and not _whole(buffer.octets[begins[0] : ends[0]], kind):
+        if kind is not FeatureKind.BYTES and not _whole(buffer.octets[begins[0] : ends[0]], kind):
             return None
         ranges = zip((begins - origin).tolist(), (ends - origin).tolist())
         found[name] = _Field(kind, tuple(ranges))
     return found
 
 
-def _whole(packed: Any, kind: Kind) -> bool:
+def _whole(packed: Any, kind: FeatureKind) -> bool:
     """Whether packed numbers end where their field does, none of them too long."""
-    if kind is Kind.FLOAT:
+    if kind is FeatureKind.FLOAT:
         return len(packed) % 4 == 0
     lasts = np.flatnonzero(packed < _GOES_ON)
     sizes = np.diff(lasts, prepend=-1)
@@ -147,10 +149,10 @@ def _alike(matrix: Any, marks: Any) -> bool:
     return True
 
 
-def _found(matrix: Any, field: _Field) -> Found:
+def _found(matrix: Any, field: _Field) -> FoundLists:
     rows = len(matrix)
     owners = np.arange(rows)
-    if field.kind is Kind.BYTES:
+    if field.kind is FeatureKind.BYTES:
         sizes = np.array([end - begin for begin, end in field.ranges], dtype=np.int64)
         parts = [matrix[:, begin:end] for begin, end in field.ranges]
         data = (
@@ -159,12 +161,14 @@ def _found(matrix: Any, field: _Field) -> Found:
             else np.ascontiguousarray(parts[0] if parts else matrix[:, :0])
         )
         counts = np.full(rows, len(sizes))
-        return Found(field.kind, owners, counts, binaries(data.reshape(-1), np.tile(sizes, rows)))
+        return FoundLists(
+            field.kind, owners, counts, binaries(data.reshape(-1), np.tile(sizes, rows))
+        )
     ((begin, end),) = field.ranges
     part = matrix[:, begin:end]
-    if field.kind is Kind.FLOAT:
+    if field.kind is FeatureKind.FLOAT:
         values = np.ascontiguousarray(part).reshape(-1).view("<f4")
-        return Found(field.kind, owners, np.full(rows, (end - begin) // 4), values)
+        return FoundLists(field.kind, owners, np.full(rows, (end - begin) // 4), values)
     lasts = np.flatnonzero(part[0] < _GOES_ON)
     counts = np.full(rows, len(lasts))
     if len(lasts) == end - begin:
@@ -173,7 +177,7 @@ def _found(matrix: Any, field: _Field) -> Found:
         values = _integers(part, lasts)
     else:
         values, _ = wire.integers(np.ascontiguousarray(part).reshape(-1))
-    return Found(field.kind, owners, counts, values)
+    return FoundLists(field.kind, owners, counts, values)
 
 
 def _integers(part: Any, lasts: Any) -> Any:

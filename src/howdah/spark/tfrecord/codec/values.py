@@ -9,15 +9,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord.codec.columns import Column, Kind
-from howdah.spark.tfrecord.codec.framing import Block
+from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind
+from howdah.spark.tfrecord.codec.framing import RecordBlock
 from howdah.spark.tfrecord.errors import RecordError
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundLists(msgspec.Struct, frozen=True):
     """The lists of one kind that a feature has in some records."""
 
-    kind: Kind
+    kind: FeatureKind
     owners: Any
     """Which record each list is of, ascending."""
     counts: Any
@@ -38,7 +38,7 @@ class Misfit(Exception):
         self.row = row
         self.problem = problem
 
-    def at(self, block: Block, column: Column) -> RecordError:
+    def at(self, block: RecordBlock, column: FeatureColumn) -> RecordError:
         """For the user."""
         return RecordError(
             f"feature {column.name!r} of record {block.first + self.row} {self.problem}",
@@ -47,7 +47,10 @@ class Misfit(Exception):
 
 
 def assemble(
-    found: Sequence[Found], column: Column, rows: int, outer: tuple[Any, Any, Any] | None = None
+    found: Sequence[FoundLists],
+    column: FeatureColumn,
+    rows: int,
+    outer: tuple[Any, Any, Any] | None = None,
 ) -> pa.Array:
     """A column of so many rows; rows without the feature are null.
 
@@ -81,7 +84,7 @@ def binaries(data: Any, sizes: Any) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
 
 
-def _scalars(found: Sequence[Found], column: Column, rows: int) -> pa.Array:
+def _scalars(found: Sequence[FoundLists], column: FeatureColumn, rows: int) -> pa.Array:
     arrays: list[pa.Array] = []
     places = np.full(rows, -1, dtype=np.int64)
     done = 0
@@ -106,7 +109,9 @@ def _scalars(found: Sequence[Found], column: Column, rows: int) -> pa.Array:
     return _chosen(arrays, places)
 
 
-def _lists(found: Sequence[Found], column: Column, rows: int, kind: pa.DataType) -> pa.Array:
+def _lists(
+    found: Sequence[FoundLists], column: FeatureColumn, rows: int, kind: pa.DataType
+) -> pa.Array:
     arrays: list[pa.Array] = []
     places = np.full(rows, -1, dtype=np.int64)
     done = 0
@@ -145,23 +150,29 @@ def _list_array(kind: pa.DataType, counts: Any, missing: Any, values: pa.Array) 
     return maker.from_arrays(pa.array(offsets), values, type=kind, mask=mask)
 
 
-def _converted(found: Found, column: Column) -> pa.Array:
+def _converted(found: FoundLists, column: FeatureColumn) -> pa.Array:
     """All values as the column has them."""
     target = column.element
     if not len(found.values):
         return pa.array([], target)
-    if found.kind is not column.kind and not (found.kind is Kind.INT and column.kind is Kind.FLOAT):
-        likely = {Kind.BYTES: "string or binary", Kind.FLOAT: "float or double", Kind.INT: "bigint"}
+    if found.kind is not column.kind and not (
+        found.kind is FeatureKind.INT and column.kind is FeatureKind.FLOAT
+    ):
+        likely = {
+            FeatureKind.BYTES: "string or binary",
+            FeatureKind.FLOAT: "float or double",
+            FeatureKind.INT: "bigint",
+        }
         raise Misfit(
             found.owner_of(0),
             f"is a {found.kind.list_name}, and its column's type is {column.type}:"
             f" it can be read as {likely[found.kind]}, or an array of such",
         )
-    if found.kind is Kind.BYTES:
+    if found.kind is FeatureKind.BYTES:
         return _bytes(found, target)
-    if column.kind is Kind.FLOAT:
+    if column.kind is FeatureKind.FLOAT:
         floats = pa.array(found.values)
-        if found.kind is Kind.INT:
+        if found.kind is FeatureKind.INT:
             floats = floats.cast(pa.float64(), safe=False)
         if pa.types.is_decimal(target):
             floats = floats.cast(pa.float64())
@@ -172,7 +183,7 @@ def _converted(found: Found, column: Column) -> pa.Array:
     return _integers(found, target)
 
 
-def _bytes(found: Found, target: pa.DataType) -> pa.Array:
+def _bytes(found: FoundLists, target: pa.DataType) -> pa.Array:
     if pa.types.is_null(target):
         raise Misfit(found.owner_of(0), "has a value, and its column's type is void")
     try:
@@ -191,7 +202,7 @@ def _bytes(found: Found, target: pa.DataType) -> pa.Array:
         raise
 
 
-def _integers(found: Found, target: pa.DataType) -> pa.Array:
+def _integers(found: FoundLists, target: pa.DataType) -> pa.Array:
     values = found.values
     if pa.types.is_boolean(target):
         return pa.array(values != 0)
