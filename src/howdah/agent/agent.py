@@ -138,7 +138,7 @@ class Agent:
             NewCredentials: self._replace_credentials,
             DialExec: self._exec,
             LeaseRenewed: self._heard,
-            Shutdown: lambda told: self._end(_Ending(ORDERLY, told.grace_s, told.grace_s)),
+            Shutdown: lambda order: self._end(_Ending(ORDERLY, order.grace_s, order.grace_s)),
         }
 
     async def run(self) -> int:
@@ -219,15 +219,17 @@ class Agent:
 
     async def _until(self, task: asyncio.Task[Any], leased: Connector | None = None) -> None:
         """Wait for that, for the shutdown, for a newer coordinator, or for the end of the lease."""
-        news = {task, self._shutdown, self._moved}
+        events = {task, self._shutdown, self._moved}
         done: set[Any] = set()
         while not done and (leased is None or leased.lease_left > 0):
             limit_s = None if leased is None else leased.lease_left
-            done, _ = await asyncio.wait(news, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                events, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
 
-    def _coordinator_moved(self, news: Moved) -> None:
-        if self._connector.moved(news, connected=self._connection is not None):
-            log.info("coordinator %d dials from %s:%d", news.incarnation, news.host, news.port)
+    def _coordinator_moved(self, moved: Moved) -> None:
+        if self._connector.moved(moved, connected=self._connection is not None):
+            log.info("coordinator %d dials from %s:%d", moved.incarnation, moved.host, moved.port)
             if not self._moved.done():
                 self._moved.set_result(None)
 

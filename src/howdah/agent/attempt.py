@@ -217,7 +217,7 @@ class Attempt:
             # Saving a last checkpoint may take long and is no hang.
             progress_s=0.0 if self.phase is HeldPhase.SAVING else None,
             log_size=run.log_size if run is not None else self._log_size,
-            last_line=self._newest_line.news() if self._newest_line is not None else None,
+            last_line=self._newest_line.take() if self._newest_line is not None else None,
         )
 
     def log_end(self) -> int | None:

@@ -119,15 +119,15 @@ class Connector:
         self._reached: tuple[str, int] | None = None
         """Where the last welcome came from."""
 
-    def moved(self, news: Moved, *, connected: bool) -> bool:
+    def moved(self, message: Moved, *, connected: bool) -> bool:
         """A coordinator says where it is; whether to redial now."""
-        if news.incarnation < self.incarnation or (
-            connected and news.incarnation == self.incarnation
+        if message.incarnation < self.incarnation or (
+            connected and message.incarnation == self.incarnation
         ):
-            log.info("coordinator %d dialled, after %d", news.incarnation, self.incarnation)
+            log.info("coordinator %d dialled, after %d", message.incarnation, self.incarnation)
             return False
-        self.incarnation = news.incarnation
-        self._moved_to = news.host, news.port
+        self.incarnation = message.incarnation
+        self._moved_to = message.host, message.port
         return True
 
     @property

@@ -98,11 +98,11 @@ class OutputCopies:
         container = self._container
         if self._prepare.outputs is None or container.launch.in_place:
             return
-        found = workfolder.news(container.task, container.given, [*self.folders, *without])
+        found = workfolder.changed(container.task, container.given, [*self.folders, *without])
         self._news = {name: signature.size for name, signature in found.items()}
         paths = {name: name for name in found}
         for folder in self._others():
-            for inside, signature in workfolder.news(container.work / folder, {}).items():
+            for inside, signature in workfolder.changed(container.work / folder, {}).items():
                 name = f"{folder}/{inside}"
                 while name in paths:
                     name += "~"

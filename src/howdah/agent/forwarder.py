@@ -323,7 +323,7 @@ class NewestLine:
             kept = before[len(kept) - _NEWEST_BYTES :] + kept
         self._lines = kept
 
-    def news(self) -> str | None:
+    def take(self) -> str | None:
         """The newest line, unless it was told before or is empty."""
         found = last_lines(self._lines, 1)
         if not found or found[0] == self._told:

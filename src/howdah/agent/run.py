@@ -29,7 +29,7 @@ from howdah.agent.monitoring.metrics import (
     parse_gpus,
 )
 from howdah.agent.monitoring.pages import Pages
-from howdah.agent.monitoring.probes import Address, joined, strangers, user
+from howdah.agent.monitoring.probes import Address, foreign_owners, joined, user
 from howdah.agent.monitoring.reports import Report, ReportedValues, Web
 from howdah.agent.monitoring.stacks import group
 from howdah.agent.ports import Reservation, is_free
@@ -51,7 +51,7 @@ _DRAIN_S = 2.0
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 0.5
 _STRANGER_LOOK_S = 5.0
-"""Between two looks for strangers, once a program has had half a minute to bind its ports."""
+"""Between two looks for ports that others hold, once a program has had half a minute to bind its ports."""
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
 _GPU_LOOK_S = 2.0
@@ -106,7 +106,7 @@ class ProgramRun:
         self._watches: set[asyncio.Task[None]] = set()
         self._over_memory = ""
         self._timed_out = False
-        self._strangers: dict[int, str] = {}
+        self._taken_ports: dict[int, str] = {}
         """Other users who were seen listening on ports of ours, in words."""
         self._told = False
         """The coordinator wanted its end, before we had a reason of our own."""
@@ -162,7 +162,7 @@ class ProgramRun:
             log_size=self._log.offset,
             step=self._reported.step,
             total=self._reported.total,
-            last_line=self._newest_line.news() if self._newest_line is not None else None,
+            last_line=self._newest_line.take() if self._newest_line is not None else None,
         )
 
     def stop(self, grace_s: float) -> None:
@@ -238,8 +238,8 @@ class ProgramRun:
             told=self._told,
             folder=str(self._container.task),
             python=self._start.processes[0].env.get("HOWDAH_PYTHON", ""),
-            owner_of=self._stranger_on,
-            hijacked=next(iter(self._strangers), None),
+            owner_of=self._foreign_owner_of,
+            hijacked=next(iter(self._taken_ports), None),
         )
         if self._hold_was_in_the_way(found):
             detail = "; ".join(filter(None, (found.detail, _OUR_HOLD)))
@@ -274,11 +274,11 @@ class ProgramRun:
         self._ready.ports.let_go()
         return not is_free(port, self._container.host, again=True)
 
-    def _stranger_on(self, port: int) -> str:
+    def _foreign_owner_of(self, port: int) -> str:
         """Which other user listens on that port of ours, in words."""
-        if port in self._strangers:
-            return self._strangers[port]
-        uid = strangers(self._tree.look, (port,)).get(port)
+        if port in self._taken_ports:
+            return self._taken_ports[port]
+        uid = foreign_owners(self._tree.look, (port,)).get(port)
         return "" if uid is None else user(uid)
 
     async def _answer(self) -> str | None:
@@ -309,7 +309,7 @@ class ProgramRun:
             self._has_joined()
         elif start.probe == Join.NETWORK.value:
             self._watch(self._look_for_peers())
-        self._watch(self._look_for_strangers())
+        self._watch(self._look_for_taken_ports())
         if start.web is not None:
             self.pages.keep(msgspec.convert(start.web, Web))
         if start.memory_mb is not None:
@@ -396,15 +396,15 @@ class ProgramRun:
             await asyncio.sleep(max(pause, cost * 100))
             pause = min(pause * 1.2, _LONGEST_LOOK_S)
 
-    async def _look_for_strangers(self) -> None:
+    async def _look_for_taken_ports(self) -> None:
         """End the attempt once another user listens on a port of ours: what peers send there, and are
         answered, is that user's."""
         pause = _FIRST_LOOK_S
         while True:
             start = time.thread_time()
-            found = strangers(self._tree.look, self._ready.ports.ports)
+            found = foreign_owners(self._tree.look, self._ready.ports.ports)
             if found and not self._ending.begun:
-                self._strangers = {port: user(uid) for port, uid in found.items()}
+                self._taken_ports = {port: user(uid) for port, uid in found.items()}
                 self._end(0.0)
                 return
             cost = time.thread_time() - start
@@ -425,15 +425,15 @@ class ProgramRun:
     async def _limit_memory(self, limit_mb: int) -> None:
         execs = self._container.execs
         while True:
-            found, beside = self._tree.look(), execs.processes()
+            found, commands = self._tree.look(), execs.processes()
             if self._container.launch.counts_itself:
                 found |= self._container.own_processes()
-            used = usage((found | beside).values()).rss_bytes
-            if over := over_limit(used, limit_mb, found | beside):
+            used = usage((found | commands).values()).rss_bytes
+            if over := over_limit(used, limit_mb, found | commands):
                 if execs.any:
                     # The program answers for itself alone.
-                    beside = execs.processes(thorough=True)
-                    found = {pid: found[pid] for pid in found.keys() - beside.keys()}
+                    commands = execs.processes(thorough=True)
+                    found = {pid: found[pid] for pid in found.keys() - commands.keys()}
                     used = usage(found.values()).rss_bytes
                 self._over_memory = over_limit(used, limit_mb, found)
                 if self._over_memory:

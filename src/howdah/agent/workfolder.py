@@ -98,7 +98,7 @@ def fill(
         given.update({name: found[name] for name in made if name in found})
 
 
-def news(
+def changed(
     task: Path, given: Mapping[str, Signature], without: Iterable[str] = ()
 ) -> dict[str, Signature]:
     """The files that are new in the folder, or changed; caches and folders ``without`` do not

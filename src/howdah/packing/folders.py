@@ -75,8 +75,8 @@ def look(
         ) from error
     if walk.problems:
         more = len(walk.problems) - _TOLD
-        told = [*walk.problems[:_TOLD], *([f"and {more} more"] if more > 0 else [])]
-        raise PackingError(f"{folder} cannot be shipped: " + "; ".join(told))
+        shown = [*walk.problems[:_TOLD], *([f"and {more} more"] if more > 0 else [])]
+        raise PackingError(f"{folder} cannot be shipped: " + "; ".join(shown))
     items.sort(key=lambda item: item.entry.name)
     return FolderContent(
         entries=tuple(item.entry for item in items),

@@ -175,12 +175,12 @@ def _too_large(folder: Path, entries: list[_Entry], most: int) -> list[_Entry]:
 def _note(folder: Path, linked: list[_Entry]) -> str:
     if not linked:
         return ""
-    told = [
+    shown = [
         f"{entry.name}/" if entry.is_folder else f"{entry.name} ({quantity(entry.size)})"
         for entry in linked[:_TOLD]
     ]
     more = f" and {len(linked) - _TOLD} more" if len(linked) > _TOLD else ""
     return (
-        f"{folder} is large: {', '.join(told)}{more} are not copied, and a program that writes to "
+        f"{folder} is large: {', '.join(shown)}{more} are not copied, and a program that writes to "
         "them writes to your own. Data is better kept elsewhere"
     )

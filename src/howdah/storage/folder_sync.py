@@ -173,21 +173,21 @@ def follow(
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGTERM, lambda *_: None)
-    told = ""
+    reported = ""
     over = False
     while True:
         try:
             work()
-            told = ""
+            reported = ""
         except Outdated as error:
             report(CheckpointProblem(problem=str(error)))
             return
         except Exception as error:
             # fsspec's stores raise what they like; whatever it is, the next time it may work.
             text = in_words(error)
-            if text != told:
+            if text != reported:
                 report(CheckpointProblem(problem=text))
-            told = text
+            reported = text
         if over:
             return
         ready, _, _ = select.select([sys.stdin, reader], [], [], every_s)

@@ -322,7 +322,7 @@ def own(directory: JobDirectory) -> JobDirectory:
     Raises:
         NotYours: somebody else may have made it.
     """
-    if why := ownership.stranger(directory.path):
+    if why := ownership.owner_problem(directory.path):
         error = NotYours(
             f"The job {directory.job_id} can't be trusted: {why}. Its commands would run as you. If "
             "you know it for your own, correct that (chown, chmod go-w); else remove it"
@@ -385,8 +385,8 @@ def find(base: Path, wanted: str) -> JobDirectory:
         directory = own(JobDirectory(base / wanted))
         if os.path.exists(directory.path / layout.META):
             return directory
-    strangers: list[NotYours] = []
-    jobs = list_jobs(base, strangers.append)
+    not_ours: list[NotYours] = []
+    jobs = list_jobs(base, not_ours.append)
     matching = [
         job
         for job in jobs
@@ -396,7 +396,7 @@ def find(base: Path, wanted: str) -> JobDirectory:
         return matching[0]
     if matching:
         raise ambiguous(wanted, matching)
-    for problem in strangers:
+    for problem in not_ours:
         if wanted and problem.job_id.startswith(wanted):
             raise problem
     if not jobs:

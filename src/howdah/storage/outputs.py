@@ -113,7 +113,7 @@ def copy(
     waiting = sorted({path for paths in found.values() for path in paths})
     sizes: dict[str, int] = {}
     failed: dict[str, Exception] = {}
-    deadline, pause_s, told = time.monotonic() + spec.limit_s, _PAUSE_S[0], False
+    deadline, pause_s, reported = time.monotonic() + spec.limit_s, _PAUSE_S[0], False
     place: Destination | None = None
     while waiting:
         failed = {}
@@ -136,11 +136,11 @@ def copy(
         passing = any(is_transient(error) for error in failed.values())
         if not passing or time.monotonic() + pause_s > deadline:
             break
-        if not told:
+        if not reported:
             report(
                 CheckpointProblem(problem="; ".join(_problems(spec, found, failed)), transient=True)
             )
-            told = True
+            reported = True
         waiting = sorted(failed)
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_S[1])

@@ -19,7 +19,7 @@ TRUSTED = "HOWDAH_TRUSTED_FOLDER"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def stranger(folder: Path) -> str:
+def owner_problem(folder: Path) -> str:
     """Why the folder itself cannot be taken for the user's own: "" if it can. A missing one can."""
     try:
         status = folder.lstat()
@@ -44,7 +44,7 @@ def exposed(folder: Path) -> str:
     Levels that do not exist yet are left out, and so is what the user trusts (`TRUSTED`).
     """
     real = Path(os.path.realpath(folder))
-    if why := stranger(real):
+    if why := owner_problem(real):
         return why
     trusted = os.environ.get(TRUSTED)
     end = Path(os.path.realpath(trusted)) if trusted else None

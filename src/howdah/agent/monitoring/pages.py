@@ -100,9 +100,9 @@ class Pages:
             elif missed > 1 and published:
                 self._withdraw(page.name)
             elif missed > 1 and page.expected and not complained:
-                strangers = [row.uid for each in hosts for row in listeners(each, page.port)]
-                if strangers or self._loop.time() > complain_at:
-                    self._complain(page, hosts, strangers)
+                other_users = [row.uid for each in hosts for row in listeners(each, page.port)]
+                if other_users or self._loop.time() > complain_at:
+                    self._complain(page, hosts, other_users)
                     complained = True
             if missed == 1 and published:
                 continue
@@ -145,10 +145,10 @@ class Pages:
             task, attempt = self._start.task, self._start.attempt
             self._container.say(WebWithdrawn(task=task, attempt=attempt, name=name))
 
-    def _complain(self, page: Web, hosts: list[str], strangers: list[int]) -> None:
+    def _complain(self, page: Web, hosts: list[str], other_users: list[int]) -> None:
         where = " or ".join(f"{host}:{page.port}" for host in hosts) or f"{page.host!r}"
-        if strangers:
-            users = ", ".join(str(uid) for uid in sorted(set(strangers)))
+        if other_users:
+            users = ", ".join(str(uid) for uid in sorted(set(other_users)))
             why = (
                 f"a process of user {users} that is not the task's listens there; take another port"
             )

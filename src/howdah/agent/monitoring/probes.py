@@ -47,7 +47,7 @@ def _seen(
     return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
 
 
-def strangers(pids: Callable[[], Collection[int]], ports: Collection[int]) -> dict[int, int]:
+def foreign_owners(pids: Callable[[], Collection[int]], ports: Collection[int]) -> dict[int, int]:
     """Who else listens on these ports, as ``{port: uid}``: neither this user, nor one whom a process of
     the attempt runs as. Nobody where the kernel does not tell."""
     if not HAS_PROC:

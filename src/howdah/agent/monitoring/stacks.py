@@ -162,8 +162,8 @@ def _text(dump: Dump) -> str:
 def _find_tool() -> str | None:
     import shutil  # brings half a megabyte of compression libraries with it
 
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.exists() else shutil.which("py-spy")
+    alongside = Path(sys.executable).with_name("py-spy")
+    return str(alongside) if alongside.exists() else shutil.which("py-spy")
 
 
 async def _dump(helpers: Helpers, tool: str | None, pid: int) -> Dump:

@@ -118,8 +118,8 @@ def find() -> str:
     Raises:
         PackingError: there is none.
     """
-    beside = Path(sys.prefix, "bin", "uv")
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
+    own = Path(sys.prefix, "bin", "uv")
+    found = str(own) if os.access(own, os.X_OK) else shutil.which("uv")
     if found is None:
         raise PackingError(
             "environments are built, and Pythons fetched, with uv, and there is none in "
