@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 from typing import Any, Self
 
-from howdah.storage.hdfs import Stat
 from howdah.storage.hdfs.errors import NotFound
+from howdah.storage.hdfs.files import HdfsStat
 from howdah.storage.hdfs.names import split
 
 FS = "hdfs://nn.example:8020"
@@ -33,13 +33,13 @@ class FolderHdfs:
     def url(self, place: str) -> str:
         return f"{FS}{self.path(place)}"
 
-    def stat(self, place: str) -> Stat:
+    def stat(self, place: str) -> HdfsStat:
         return self._stat(self._here(place))
 
     def exists(self, place: str) -> bool:
         return (self.folder / self.path(place).lstrip("/")).exists()
 
-    def list(self, place: str, *, recursive: bool = False) -> list[Stat]:
+    def list(self, place: str, *, recursive: bool = False) -> list[HdfsStat]:
         here = self._here(place)
         found = here.rglob("*") if recursive else here.iterdir()
         return sorted(map(self._stat, found), key=lambda stat: stat.path)
@@ -63,9 +63,9 @@ class FolderHdfs:
             raise NotFound(f"There is no {self.path(place)}")
         return here
 
-    def _stat(self, here: Path) -> Stat:
+    def _stat(self, here: Path) -> HdfsStat:
         found, parts = here.stat(), here.relative_to(self.folder).parts
-        return Stat(
+        return HdfsStat(
             path="/" + "/".join(parts),
             size=0 if here.is_dir() else found.st_size,
             mtime_ms=found.st_mtime_ns // 1_000_000,
