@@ -25,7 +25,7 @@ ALL = "*"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Access(msgspec.Struct, frozen=True):
+class JobAcl(msgspec.Struct, frozen=True):
     """Whom a job belongs to, and whom it lets see and stop it."""
 
     owner: str = ""

@@ -31,7 +31,7 @@ from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directo
 from howdah.portal.compare_page import compare_page
 from howdah.portal.comparison import MOST, read
 from howdah.portal.documents import JobList
-from howdah.portal.index import PAGE_MAX, Found, Query
+from howdah.portal.index import PAGE_MAX, FoundJobs, JobQuery
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
@@ -50,7 +50,7 @@ RENEW = "Start “howdah ui” again"
 PROOFS = "open the link that `howdah ui` prints when it starts"
 
 
-class Identity:
+class PortalIdentity:
     """What the gate asks of a job, for the portal itself."""
 
     def __init__(self, token: str) -> None:
@@ -125,7 +125,7 @@ def create_portal(
         prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
         pruning: what removes old jobs, for the list to tell administrators of it.
     """
-    identity: Any = Identity(token)
+    identity: Any = PortalIdentity(token)
     if team is None:
         gate = Gate(identity, hosts, clock, proofs=PROOFS)
     else:
@@ -142,7 +142,7 @@ def create_portal(
         except NotYours as problem:
             raise Refusal(503, str(problem)) from problem
 
-    async def found(wanted: Query, reader: Reader | None) -> Found:
+    async def found(wanted: JobQuery, reader: Reader | None) -> FoundJobs:
         await catch_up()
         return await asyncio.to_thread(jobs.index.find, wanted, reader)
 
@@ -160,7 +160,7 @@ def create_portal(
             answer = await found(wanted, reader)
         except BadQuery as error:
             await catch_up()
-            problem, answer = str(error), Found(rows=(), more=False, total=0)
+            problem, answer = str(error), FoundJobs(rows=(), more=False, total=0)
         shown = Shown(
             folder=jobs.place,
             choices=await asyncio.to_thread(jobs.index.choices, reader),
@@ -220,7 +220,7 @@ def create_portal(
         from howdah.portal import prometheus
 
         reader = reader_of(request)
-        unended = await found(Query(states=GOING_ON, limit=PAGE_MAX), reader)
+        unended = await found(JobQuery(states=GOING_ON, limit=PAGE_MAX), reader)
         choices = await asyncio.to_thread(jobs.index.choices, reader)
         body = prometheus.text(choices.states, unended)
         return Response(body, media_type=prometheus.CONTENT_TYPE)

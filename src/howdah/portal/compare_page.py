@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from howdah.coordinator.web.app import environment
 from howdah.coordinator.web.documents import Stage
-from howdah.portal.comparison import Run, differences
+from howdah.portal.comparison import ComparedRun, differences
 from howdah.portal.pages import duration, moment, tone
 
 STAGES = {
@@ -34,7 +34,7 @@ class Group(msgspec.Struct, frozen=True):
     note: str = ""
 
 
-def compare_page(runs: Sequence[Run], version: str) -> Response:
+def compare_page(runs: Sequence[ComparedRun], version: str) -> Response:
     """The page. ``version`` is that of the static files."""
     groups = [_outcome(runs), _time(runs), _used(runs), _reported(runs), _job_file(runs)]
     text = environment("howdah.portal").get_template("compare.html").render(
@@ -46,14 +46,14 @@ def compare_page(runs: Sequence[Run], version: str) -> Response:
 
 
 def _rows(
-    runs: Sequence[Run], facts: dict[str, Callable[[Run], str]]
+    runs: Sequence[ComparedRun], facts: dict[str, Callable[[ComparedRun], str]]
 ) -> list[tuple[str, list[Cell]]]:
     """A row for each fact that any of them has."""
     found = [(label, [Cell(of(run)) for run in runs]) for label, of in facts.items()]
     return [(label, cells) for label, cells in found if any(cell.text for cell in cells)]
 
 
-def _outcome(runs: Sequence[Run]) -> Group:
+def _outcome(runs: Sequence[ComparedRun]) -> Group:
     states = [Cell(run.row.state.replace("-", " "), tone(run.row.state)) for run in runs]
     rest = _rows(
         runs,
@@ -69,24 +69,24 @@ def _outcome(runs: Sequence[Run]) -> Group:
     return Group("Outcome", [("State", states), *rest])
 
 
-def _time(runs: Sequence[Run]) -> Group:
-    stages: dict[str, Callable[[Run], str]] = {
+def _time(runs: Sequence[ComparedRun]) -> Group:
+    stages: dict[str, Callable[[ComparedRun], str]] = {
         word: lambda run, stage=stage: duration(run.stages.get(stage.value))
         for stage, word in STAGES.items()
     }
     return Group("Time", _rows(runs, {"In all": lambda run: duration(run.row.took), **stages}))
 
 
-def _used(runs: Sequence[Run]) -> Group:
+def _used(runs: Sequence[ComparedRun]) -> Group:
     names = dict.fromkeys(name for run in runs for name in run.used)
     used = {name: lambda run, name=name: run.used.get(name, "") for name in names}
     return Group("Resources", _rows(runs, used))
 
 
-def _reported(runs: Sequence[Run]) -> Group:
+def _reported(runs: Sequence[ComparedRun]) -> Group:
     names = dict.fromkeys(name for run in runs for name in run.reported)
 
-    def told(run: Run, name: str) -> str:
+    def told(run: ComparedRun, name: str) -> str:
         if name not in run.reported:
             return ""
         least, most = run.reported[name]
@@ -96,7 +96,7 @@ def _reported(runs: Sequence[Run]) -> Group:
     return Group("Last values reported", _rows(runs, reported))
 
 
-def _job_file(runs: Sequence[Run]) -> Group:
+def _job_file(runs: Sequence[ComparedRun]) -> Group:
     jobs = [run.job for run in runs]
     known = [job for job in jobs if job is not None]
     if len(known) < len(jobs):

@@ -37,7 +37,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     they differ, not what they are."""
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     """One run, ready to be compared."""
 
     row: Row
@@ -51,7 +51,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The last values of what was reported: least and most of all tasks."""
 
 
-def read(directory: JobDirectory, row: Row, now: float) -> Run:
+def read(directory: JobDirectory, row: Row, now: float) -> ComparedRun:
     """A run as its directory tells it; what cannot be read of it is left out. May wait for a network."""
     troubles = (StorageError, JournalError, BackendError, OSError, ValueError)
     with contextlib.suppress(*troubles):
@@ -71,7 +71,7 @@ def read(directory: JobDirectory, row: Row, now: float) -> Run:
                 reported[name] = min(least, value), max(most, value)
     with contextlib.suppress(*troubles):
         used = _used(directory)  # of the measurements that were brought just now
-    return Run(row=row, job=job, stages=stages, used=used, reported=reported)
+    return ComparedRun(row=row, job=job, stages=stages, used=used, reported=reported)
 
 
 def _stages(directory: JobDirectory, row: Row, now: float) -> dict[str, float]:

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from howdah.portal.access_control import Access, mask_of_directory
+from howdah.portal.access_control import JobAcl, mask_of_directory
 from howdah.portal.index import SETTLED_NS, Row
 from howdah.storage import local_copy
 from howdah.storage.files import make_private_folder
@@ -34,7 +34,7 @@ class InUse(Exception):
     """Another portal has the copies of that store."""
 
 
-class Store(Protocol):
+class UserFolders(Protocol):
     """What has a folder for each user, with the user's job directories. All calls block and raise
     `OSError`."""
 
@@ -101,7 +101,7 @@ class Copies:
         InUse: another portal shows that store.
     """
 
-    def __init__(self, store: Store, folder: Path) -> None:
+    def __init__(self, store: UserFolders, folder: Path) -> None:
         self._store = store
         self.place: str = store.place
         name = hashlib.sha256(os.fsencode(store.place)).hexdigest()[:16]
@@ -171,20 +171,20 @@ class Copies:
         self.unread = unread
         self._next = time.monotonic() + self._store.pause_s
 
-    def share(self, row: Row) -> tuple[Row, Access]:
+    def share(self, row: Row) -> tuple[Row, JobAcl]:
         """The job as others may be shown it, and who they are. What the job keeps to itself
         (`howdah.coordinator.web.masking`) is hidden."""
         directory = own(JobDirectory(self.base / row.job_id))
         try:
             owner = local_copy.origin_of(directory.path).owner
         except StorageError:
-            return row, Access()
+            return row, JobAcl()
         row = msgspec.structs.replace(row, user=owner)
         try:
             job = directory.job()
             mask = mask_of_directory(directory)
         except StorageError:
-            return row, Access(owner=owner)
+            return row, JobAcl(owner=owner)
 
         def hide(text: str) -> str:
             return mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
@@ -194,4 +194,4 @@ class Copies:
             for name in ("name", "reason", "queue", "cause", "framework")
         }
         tags = tuple(map(hide, row.tags))
-        return msgspec.structs.replace(row, tags=tags, **hidden), Access(owner=owner, acl=job.acl)
+        return msgspec.structs.replace(row, tags=tags, **hidden), JobAcl(owner=owner, acl=job.acl)

@@ -20,7 +20,7 @@ import msgspec
 
 from howdah.client.following import offline_job
 from howdah.client.lookup.states import STATES, UNREADABLE, state
-from howdah.portal.access_control import Access, Reader
+from howdah.portal.access_control import JobAcl, Reader
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import (
@@ -107,7 +107,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs are wanted, and in what order. What is empty lets all through."""
 
     text: str = ""
@@ -134,7 +134,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 SORTS = ("submitted", "took", "name", "user")
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class FoundJobs(msgspec.Struct, frozen=True, kw_only=True):
     """One page of an answer."""
 
     rows: tuple[Row, ...]
@@ -157,11 +157,11 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
 
 
-Share = Callable[[Row], tuple[Row, Access]]
+Share = Callable[[Row], tuple[Row, JobAcl]]
 """A job as it may be shown to others, and who they are."""
 
 
-class Index:
+class JobIndex:
     """The list of the jobs below one folder. May be used by several threads.
 
     Args:
@@ -325,7 +325,7 @@ class Index:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def find(self, query: Query, reader: Reader | None = None) -> Found:
+    def find(self, query: JobQuery, reader: Reader | None = None) -> FoundJobs:
         """Jobs that match, of those that the reader may see; None is the user, who may see all."""
         with self._lock:
             conditions, values = self._conditions(query)
@@ -351,7 +351,7 @@ class Index:
                     f"select count(*) from (select 1 from jobs where {where} limit ?)",  # noqa: S608
                     [*values, COUNTED + 1],
                 ).fetchone()
-        return Found(
+        return FoundJobs(
             rows=rows,
             more=len(found) > limit,
             total=total if total <= COUNTED or not conditions else None,
@@ -442,7 +442,7 @@ class Index:
         )
         return tuple(value for (value,) in found if value and value != "?")
 
-    def _conditions(self, query: Query) -> tuple[list[str], list[Any]]:
+    def _conditions(self, query: JobQuery) -> tuple[list[str], list[Any]]:
         """What rows must be, and what is bound."""
         conditions: list[str] = []
         values: list[Any] = []

@@ -10,7 +10,7 @@ from howdah.client.lookup.listing import look
 from howdah.client.lookup.states import UNREADABLE
 from howdah.portal.access_control import Reader
 from howdah.portal.copies import Copies
-from howdah.portal.index import Index, Row, row, row_of, unreadable
+from howdah.portal.index import JobIndex, Row, row, row_of, unreadable
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, base_folder
 
@@ -43,7 +43,7 @@ class Jobs:
         self.copies = copies
         self.place: str = str(base) if copies is None else copies.place
         """Where they are, for people."""
-        self.index: Index = Index(base, folder, None if copies is None else copies.share)
+        self.index: JobIndex = JobIndex(base, folder, None if copies is None else copies.share)
         self._refreshed = -1e9
         self._refreshing: asyncio.Task[None] | None = None
         self._looked: dict[str, float] = {}

@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, Response
 
 from howdah.client.lookup.states import GOING_ON, STATES
 from howdah.coordinator.web.app import environment
-from howdah.portal.index import Choices, Found, Row
+from howdah.portal.index import Choices, FoundJobs, Row
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked
 
@@ -46,7 +46,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_page(
-    asked: Asked, found: Found, shown: Shown, *, page: int, version: str, now: float
+    asked: Asked, found: FoundJobs, shown: Shown, *, page: int, version: str, now: float
 ) -> Response:
     """The page.
 

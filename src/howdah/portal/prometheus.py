@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from howdah.client.lookup.states import GOING_ON, STATES
 from howdah.coordinator.web import prometheus
-from howdah.portal.index import Found
+from howdah.portal.index import FoundJobs
 
 CONTENT_TYPE = prometheus.CONTENT_TYPE
 _LABEL_MAX = 128
@@ -19,7 +19,7 @@ _LABEL_MAX = 128
 
 
 class _Jobs(Collector):
-    def __init__(self, states: Mapping[str, int], unended: Found) -> None:
+    def __init__(self, states: Mapping[str, int], unended: FoundJobs) -> None:
         self._states = states
         self._unended = unended
 
@@ -59,7 +59,7 @@ class _Jobs(Collector):
         yield from (info, running, tasks, restarts, submitted)
 
 
-def text(states: Mapping[str, int], unended: Found) -> bytes:
+def text(states: Mapping[str, int], unended: FoundJobs) -> bytes:
     """One scrape.
 
     Args:

@@ -41,7 +41,7 @@ class CannotPrune(Exception):
     """The portal is not able to do what it was asked for; the text says why, and what to do."""
 
 
-class Removed(msgspec.Struct, frozen=True):
+class PrunedJob(msgspec.Struct, frozen=True):
     """A job that is gone."""
 
     job_id: str
@@ -60,7 +60,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
     at: float
     """Seconds since the epoch."""
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[PrunedJob, ...] = ()
     failed: tuple[Failed, ...] = ()
 
     @property
@@ -72,7 +72,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 class _Answer(msgspec.Struct, frozen=True):
     """What ``howdah prune --json`` prints."""
 
-    removed: list[Removed]
+    removed: list[PrunedJob]
     failed: list[Failed]
 
 
@@ -116,7 +116,7 @@ class PruneSchedule:
     async def prune(self) -> None:
         """Remove what is due now, one user after another."""
         at = time.time()
-        removed: list[Removed] = []
+        removed: list[PrunedJob] = []
         failed: list[Failed] = []
         try:
             owners = await asyncio.to_thread(lambda: list(self._owners()))

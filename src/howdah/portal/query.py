@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from howdah.client.lookup.states import STATES
-from howdah.portal.index import PAGE, PAGE_MAX, SORTS, Query
+from howdah.portal.index import PAGE, PAGE_MAX, SORTS, JobQuery
 from howdah.spec.units import moment
 
 _TEXT = {"type": "string"}
@@ -75,7 +75,7 @@ def asked(parameters: Iterable[tuple[str, str]]) -> Asked:
     return Asked(given=tuple((key, value.strip()) for key, value in parameters if value.strip()))
 
 
-def read(given: Asked, now: float) -> Query:
+def read(given: Asked, now: float) -> JobQuery:
     """The question that is asked.
 
     Raises:
@@ -106,7 +106,7 @@ def read(given: Asked, now: float) -> Query:
         name: found.get(name, "")[:300]
         for name in ("text", "name", "user", "tag", "backend", "queue", "framework", "cause")
     }
-    return Query(
+    return JobQuery(
         **words, states=states, since=since, sort=sort, skip=(page - 1) * limit, limit=limit
     )
 

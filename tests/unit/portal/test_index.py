@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from howdah.portal.index import Index, Query
+from howdah.portal.index import JobIndex, JobQuery
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
@@ -48,17 +48,17 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def index(base: Path, tmp_path: Path) -> Iterator[Index]:
-    made = Index(base, tmp_path / "portal")
+def index(base: Path, tmp_path: Path) -> Iterator[JobIndex]:
+    made = JobIndex(base, tmp_path / "portal")
     yield made
     made.close()
 
 
-def names(index: Index, **query: Any) -> list[str]:
-    return [row.job_id.partition("-")[0] for row in index.find(Query(**query)).rows]
+def names(index: JobIndex, **query: Any) -> list[str]:
+    return [row.job_id.partition("-")[0] for row in index.find(JobQuery(**query)).rows]
 
 
-def test_a_job_that_has_ended_is_read_once(index: Index, base: Path) -> None:
+def test_a_job_that_has_ended_is_read_once(index: JobIndex, base: Path) -> None:
     first = make(base, 1)
     index.refresh()
     for path in first.path.iterdir():
@@ -71,7 +71,7 @@ def test_a_job_that_has_ended_is_read_once(index: Index, base: Path) -> None:
     assert names(index) == ["job2"]
 
 
-def test_jobs_are_found_by_what_stands_in_the_list(index: Index, base: Path) -> None:
+def test_jobs_are_found_by_what_stands_in_the_list(index: JobIndex, base: Path) -> None:
     make(base, 1, name="Zahlen", reason="worker:0 exited with code 3", outcome="failed")
     make(base, 2, tags=("nacht", "gpu"))
     make(base, 3, name='100%_\'"digits"', user="lovelace")
@@ -84,7 +84,7 @@ def test_jobs_are_found_by_what_stands_in_the_list(index: Index, base: Path) -> 
     assert names(index, since=BEGIN + 2) == ["job3", "job2"]
     assert names(index, sort="took") == names(index, sort="submitted") == ["job1", "job2", "job3"]
     assert names(index, queue="gpu", backend="local", framework="command", text="no such") == []
-    page = index.find(Query(limit=2))
+    page = index.find(JobQuery(limit=2))
     assert (len(page.rows), page.more, page.total) == (2, True, 3)
     assert names(index, limit=2, skip=2) == ["job1"]
     assert index.choices().tags == ("gpu", "nacht")
@@ -92,13 +92,13 @@ def test_jobs_are_found_by_what_stands_in_the_list(index: Index, base: Path) -> 
 
 
 def test_common_texts_and_tags_are_found_like_rare_ones(
-    index: Index, base: Path, monkeypatch: pytest.MonkeyPatch
+    index: JobIndex, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("howdah.portal.index.RARE", 20)
     monkeypatch.setattr("howdah.portal.index.COUNTED", 20)
     make(base, 1, tags=("all",))
     index.refresh()
-    (row,) = index.find(Query()).rows
+    (row,) = index.find(JobQuery()).rows
     many = [replace(row, job_id=f"many{n}-x", submitted=BEGIN + 10 + n) for n in range(25)]
     index.put(many)
     newest = "many24"
@@ -106,20 +106,20 @@ def test_common_texts_and_tags_are_found_like_rare_ones(
     assert names(index, text="many17-") == ["many17"]
     assert names(index, text="IG", limit=1) == [newest]
     assert names(index, text="24") == []
-    assert index.find(Query(text="many")).total is None
-    assert index.find(Query(tag="all", since=BEGIN + 30)).total == 5
-    assert index.find(Query()).total == 26
+    assert index.find(JobQuery(text="many")).total is None
+    assert index.find(JobQuery(tag="all", since=BEGIN + 30)).total == 5
+    assert index.find(JobQuery()).total == 26
 
 
 def test_a_lost_or_damaged_file_is_made_again(base: Path, tmp_path: Path) -> None:
     make(base, 1)
     folder = tmp_path / "portal"
     for content in (None, b"this is no database, but long enough to look at" * 100):
-        index = Index(base, folder)
+        index = JobIndex(base, folder)
         index.refresh()
         assert names(index) == ["job1"]
         # While somebody has the file, another list is made in memory.
-        other = Index(base, folder)
+        other = JobIndex(base, folder)
         other.refresh()
         assert names(other) == ["job1"]
         other.close()
@@ -129,7 +129,7 @@ def test_a_lost_or_damaged_file_is_made_again(base: Path, tmp_path: Path) -> Non
             file.unlink()
         else:
             file.write_bytes(content)
-    index = Index(base, folder)
+    index = JobIndex(base, folder)
     assert names(index) == []
     index.refresh()
     assert names(index) == ["job1"]
@@ -139,7 +139,7 @@ def test_a_lost_or_damaged_file_is_made_again(base: Path, tmp_path: Path) -> Non
 def test_what_was_read_is_still_known_the_next_time(base: Path, tmp_path: Path) -> None:
     make(base, 1)
     for _ in range(2):
-        index = Index(base, tmp_path / "portal")
+        index = JobIndex(base, tmp_path / "portal")
         before = len(index)
         index.refresh()
         index.close()

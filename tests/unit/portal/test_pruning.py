@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.portal.pruning import PruneSchedule, Removed
+from howdah.portal.pruning import PrunedJob, PruneSchedule
 
 NUMBER = 54321
 """Of an account that has no name."""
@@ -68,7 +68,7 @@ def test_each_folders_owner_removes_there_and_can_do_no_more(
     assert written == {f"{name}/by-{uid}" for name, (uid, _) in accounts.items()}
     assert {int(path.name) for path in (folder / "told").iterdir()} == {NUMBER, nobody.pw_uid}
     (last,) = schedule.rounds
-    assert set(last.removed) == {Removed(f"a-{uid}", 5) for uid, _ in accounts.values()}
+    assert set(last.removed) == {PrunedJob(f"a-{uid}", 5) for uid, _ in accounts.values()}
     (failed,) = last.failed
     assert (
         failed.job_id.endswith("/store/daemon") and failed.reason == "it is not daemon's but root's"

@@ -18,7 +18,7 @@ from howdah.cli.commands.removal import size_of, span_of
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
     from howdah.portal.access_control import Team
-    from howdah.portal.copies import Store
+    from howdah.portal.copies import UserFolders
     from howdah.portal.pruning import PruneSchedule
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
@@ -150,7 +150,7 @@ def _pruning(store: str, older_than: str | None, keep_size: str | None) -> Prune
         raise click.UsageError(f"{option}: {error}") from None
 
 
-def store_of(store: str) -> Store:
+def store_of(store: str) -> UserFolders:
     """The jobs of all users below that folder or URL.
 
     Raises:
@@ -211,7 +211,7 @@ def _team(
 
 
 async def _serve(
-    store: Store,
+    store: UserFolders,
     address: tuple[str, int],
     prefix: str,
     team: Team,
