@@ -10,7 +10,7 @@ own: nothing of this machine's own network is touched, and no address of it is u
         with hosts["node1"].cut_off():  # a cable pulled: nothing is refused, all is silent
             ...
 
-Root is needed, and iproute2 and util-linux (``ip``, ``unshare``, ``nsenter``).
+Root is needed, and iproute2 and util-linux (``ip``, ``tc``, ``unshare``, ``nsenter``).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import ctypes
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,7 @@ SECOND_NETWORK = "10.203.8"
 _NEW_MOUNTS = 0x00020000  # CLONE_NEWNS
 _BIND = 0x1000  # MS_BIND
 _PRIVATE = 0x40000 | 0x4000  # MS_PRIVATE, MS_REC
+_CLOCK = "clock"
 _START_S = 20.0
 _END_S = 90.0
 """The switch removes all files, gigabytes on a busy disk."""
@@ -90,6 +92,8 @@ class Host:
         self._init = init
         (self.pid,) = (child.pid for child in psutil.Process(init.pid).children())
         """The host's first process, as this machine counts."""
+        self.gone: bool = False
+        """It has crashed, for good."""
 
     def enter(self, *argv: str, cwd: Path | None = None) -> list[str]:
         """The command line that runs a command there; ``cwd`` is a folder of the host."""
@@ -193,9 +197,28 @@ class Host:
             if "blackhole" in line:
                 _do("ip", "rule", "del", "pref", line.partition(":")[0], inside=self.pid)
 
+    @contextlib.contextmanager
+    def slow(self, kilobits_s: int) -> Iterator[None]:
+        """Its cable takes no more than that meanwhile, each way; what does not fit waits, then is lost."""
+        limit = ("root", "tbf", "rate", f"{kilobits_s}kbit", "burst", "16kb", "latency", "500ms")
+        self._hosts.on_switch("tc", "qdisc", "add", "dev", self._port, *limit)
+        _do("tc", "qdisc", "add", "dev", "eth0", *limit, inside=self.pid)
+        try:
+            yield
+        finally:
+            self._hosts.on_switch("tc", "qdisc", "del", "dev", self._port, "root")
+            _do("tc", "qdisc", "del", "dev", "eth0", "root", inside=self.pid)
+
+    def set_clock(self, ahead_s: int) -> None:
+        """Set the clock of what was started there with `Hosts.with_own_clock`: so far ahead of this
+        machine's."""
+        with open(self._hosts.folder / "hosts" / self.name / "data" / _CLOCK, "r+b") as clock:
+            clock.write(struct.pack("<q", ahead_s * 10**9))
+
     def crash(self) -> None:
         """The power is gone: all its processes are dead at once, and nobody hears of it."""
         self.unplug()
+        self.gone = True
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
         self._init.wait(_START_S)
@@ -274,6 +297,36 @@ class Hosts:
             finally:
                 end_tree(init)
                 init.stdout.close()
+
+    def with_own_clock(self) -> dict[str, str]:
+        """Environment of processes whose host has a wall clock of its own, see `Host.set_clock`; they pass
+        it on. The kernel has one for all hosts.
+
+        Raises:
+            HostsError: there is no C compiler.
+        """
+        compiler = shutil.which("cc")
+        if compiler is None:
+            raise HostsError("clocks of hosts need a C compiler: install gcc (`cc`)")
+        library = self.folder / "clock.so"
+        source = Path(__file__).with_name("clock.c")
+        command = [
+            compiler,
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-o",
+            str(library),
+            str(source),
+            "-ldl",
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        if done.returncode:
+            raise HostsError(f"{source} could not be compiled:\n{done.stderr}")
+        for host in self:
+            (self.folder / "hosts" / host.name / "data" / _CLOCK).write_bytes(bytes(8))
+        return {"LD_PRELOAD": str(library), "HOWDAH_TEST_CLOCK": str(self.folder / "data" / _CLOCK)}
 
     def on_switch(self, *argv: str) -> None:
         """Run a command in the switch's network."""

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.hadoop.polling import wait
-from tests.hosts.hosts import Hosts
+from tests.hosts.hosts import Host, Hosts
 from tests.processes import runs
 
 NAMES = ("one", "two")
@@ -75,6 +75,40 @@ def test_what_is_sent_to_one_port_alone_can_be_lost(folder: Path) -> None:
         hosts["two"].do(lambda: socket.create_connection(("one", 7000), timeout=5)).close()
         for server in servers:
             server.close()
+
+
+def test_a_slow_cable_takes_its_time(folder: Path) -> None:
+    sent = bytes(100_000)
+    with Hosts(folder, NAMES) as hosts:
+        listening = hosts["one"].do(lambda: socket.create_server(("one", 7000)))
+        near = hosts["two"].do(lambda: socket.create_connection(("one", 7000), timeout=30))
+        with listening, near, listening.accept()[0] as far:
+            with hosts["one"].slow(1000):
+                begin = time.monotonic()
+                near.sendall(sent)
+                assert len(far.recv(len(sent), socket.MSG_WAITALL)) == len(sent)
+                assert time.monotonic() - begin > 0.5
+            near.sendall(sent)
+            assert len(far.recv(len(sent), socket.MSG_WAITALL)) == len(sent)
+
+
+def test_a_host_has_a_wall_clock_of_its_own_and_the_monotonic_one_of_all(folder: Path) -> None:
+    program = "import time; print(time.time(), time.monotonic()); time.sleep(0.01)"
+
+    def off_s(host: Host, env: dict[str, str]) -> tuple[int, int]:
+        """How far its clocks are ahead of this process's, in minutes."""
+        before = time.time(), time.monotonic()
+        wall, monotonic = map(
+            float, host.run([sys.executable, "-c", program], env=env).stdout.split()
+        )
+        return round((wall - before[0]) / 60), round((monotonic - before[1]) / 60)
+
+    with Hosts(folder, NAMES) as hosts:
+        env = hosts.with_own_clock()
+        assert [off_s(host, env) for host in hosts] == [(0, 0), (0, 0)]
+        hosts["one"].set_clock(480)
+        hosts["two"].set_clock(-600)
+        assert [off_s(host, env) for host in hosts] == [(8, 0), (-10, 0)]
 
 
 def test_a_crash_takes_all_processes_of_a_host_and_none_of_another(folder: Path) -> None:
