@@ -17,7 +17,7 @@ from howdah.client.following import offline_job
 from howdah.client.lookup.site import site_of
 from howdah.client.measurements import last, measurements
 from howdah.coordinator.web.documents import Timeline, brief
-from howdah.portal.index import Row
+from howdah.portal.rows import Row
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import JournalError

@@ -20,7 +20,8 @@ from typing import Protocol
 import msgspec
 
 from howdah.portal.access_control import JobAcl, mask_of_directory
-from howdah.portal.index import SETTLED_NS, Row
+from howdah.portal.index import SETTLED_NS
+from howdah.portal.rows import Row
 from howdah.storage import local_copy
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory, StorageError, own

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from howdah.portal.comparison import Difference
-from howdah.portal.index import Row
+from howdah.portal.rows import Row
 
 
 class SinceBefore(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,20 +18,18 @@ from typing import Any
 
 import msgspec
 
-from howdah.client.following import offline_job
-from howdah.client.lookup.states import STATES, UNREADABLE, state
+from howdah.client.lookup.states import STATES
 from howdah.portal.access_control import JobAcl, Reader
+from howdah.portal.rows import Row, row_of
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import (
     JobDirectory,
     NotYours,
-    StorageError,
     check_folder_of_jobs,
     order,
     own,
 )
-from howdah.wire.status import JobView
 
 VERSION = 3
 """A number for each shape of the tables; part of the file's name."""
@@ -48,9 +46,6 @@ SHORT = 3
 """A text of fewer characters is looked for in names only: it stands in nearly all reasons."""
 SETTLED_NS = 2_000_000_000
 """A folder that was changed this short a time ago may be changed again without its time changing."""
-WORDS_MAX = 300
-"""Characters kept of a name, a tag, …"""
-REASON_MAX = 2000
 CHOICES = 200
 """Values offered to choose from."""
 CHOOSERS = 100
@@ -79,32 +74,6 @@ create table if not exists allowed (
 create index if not exists allowed_of on allowed (id);
 """
 _WORDS = "create virtual table if not exists words using fts5(text, tokenize = 'trigram')"
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One job of the list."""
-
-    job_id: str
-    name: str
-    user: str
-    framework: str
-    backend: str
-    queue: str
-    """The cluster's queue it was submitted to; empty without one."""
-    tags: tuple[str, ...]
-    state: str
-    """waiting, running, succeeded, failed, stopped, timed-out, lost or unreadable."""
-    cause: str
-    """Of the first failure, such as ``user-code``; empty without one."""
-    reason: str
-    submitted: float
-    """Seconds since the epoch."""
-    finished: float | None
-    took: float | None
-    """Seconds from the submission to the end; None before it."""
-    restarts: int
-    tasks: int
-    ended: bool
 
 
 class JobQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -557,72 +526,3 @@ def _row(values: tuple[Any, ...]) -> Row:
     fields["tags"] = tuple(filter(None, fields["tags"].split("\n")))
     fields["ended"] = bool(fields["ended"])
     return Row(**fields)
-
-
-# -- rows ----------------------------------------------------------------------------------------
-
-
-def row_of(directory: JobDirectory) -> Row:
-    """A job as its directory tells it; one that cannot be read says why."""
-    try:
-        return row(directory, offline_job.view(directory))
-    except Exception as error:  # a journal may hold anything, and the list must not break
-        return unreadable(directory, str(error) or type(error).__name__)
-
-
-def unreadable(directory: JobDirectory, why: str) -> Row:
-    """A job that cannot be read."""
-    try:
-        changed = directory.path.stat().st_mtime
-    except OSError:
-        changed = 0.0
-    return Row(
-        job_id=directory.job_id,
-        name=directory.job_id,
-        user="?",
-        framework="?",
-        backend="?",
-        queue="",
-        tags=(),
-        state=UNREADABLE,
-        cause="",
-        reason=why[:REASON_MAX],
-        submitted=changed,
-        finished=None,
-        took=None,
-        restarts=0,
-        tasks=0,
-        ended=False,
-    )
-
-
-def row(directory: JobDirectory, view: JobView) -> Row:
-    """A job of the list from its status document."""
-    if view.phase == UNREADABLE:
-        return unreadable(directory, view.reason)
-    try:
-        job = directory.job()
-        queue, tags = job.queue or "", job.tags
-    except StorageError:
-        queue, tags = "", ()
-    submitted = view.submitted or 0.0
-    took = None if view.finished is None or not submitted else view.finished - submitted
-    return Row(
-        # The directory's name is the job's id wherever it is asked for.
-        job_id=directory.job_id,
-        name=view.name[:WORDS_MAX],
-        user=view.user[:WORDS_MAX],
-        framework=view.framework[:WORDS_MAX],
-        backend=view.backend[:WORDS_MAX],
-        queue=queue[:WORDS_MAX],
-        tags=tuple(tag.replace("\n", " ")[:WORDS_MAX] for tag in tags[:50]),
-        state=state(view),
-        cause=view.failures[0].cause if view.failures else "",
-        reason=view.reason[:REASON_MAX],
-        submitted=submitted,
-        finished=view.finished,
-        took=took,
-        restarts=min(view.restarts, 2**53),
-        tasks=min(len(view.tasks), 2**53),
-        ended=view.over,
-    )

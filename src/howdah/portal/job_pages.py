@@ -47,10 +47,10 @@ from howdah.portal import live_answers
 from howdah.portal.access_control import Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
 from howdah.portal.documents import SinceBefore
-from howdah.portal.index import Row
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import Way
 from howdah.portal.past_job import PastJob
+from howdah.portal.rows import Row
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.messages import WebAddress

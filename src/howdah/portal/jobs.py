@@ -10,7 +10,8 @@ from howdah.client.lookup.listing import look
 from howdah.client.lookup.states import UNREADABLE
 from howdah.portal.access_control import Reader
 from howdah.portal.copies import Copies
-from howdah.portal.index import JobIndex, Row, row, row_of, unreadable
+from howdah.portal.index import JobIndex
+from howdah.portal.rows import Row, row, row_of, unreadable
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, base_folder
 

@@ -10,9 +10,10 @@ from starlette.responses import HTMLResponse, Response
 
 from howdah.client.lookup.states import GOING_ON, STATES
 from howdah.coordinator.web.app import environment
-from howdah.portal.index import Choices, FoundJobs, Row
+from howdah.portal.index import Choices, FoundJobs
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked
+from howdah.portal.rows import Row
 
 _TONES = {
     "waiting": "prep",
