@@ -180,8 +180,8 @@ def shoot_all(page: Page, top: str, theme: str) -> None:
     for box in rows.filter(has_text="digits").locator("input[type=checkbox]").all():
         box.check()
     page.get_by_role("button", name="Compare the chosen jobs").click()
-    page.wait_for_selector(".compared")
-    save(page, f"compare-{theme}", "body")
+    page.wait_for_selector("#charts canvas")
+    save(page, f"compare-{theme}", "body", highest=1440, largest=42_600)
 
     page.goto(top + str(links["letters"]))
     page.wait_for_selector("#failures:not([hidden])")
@@ -197,11 +197,22 @@ def shoot_all(page: Page, top: str, theme: str) -> None:
     save(page, f"log-{theme}", "#log")
 
 
-def save(page: Page, name: str, area: str = "", *, top_of: str = "") -> None:
-    """A picture of an element, or of all above the end of the panel before another."""
+def save(
+    page: Page,
+    name: str,
+    area: str = "",
+    *,
+    top_of: str = "",
+    highest: int = 1000,
+    largest: int = LARGEST,
+) -> None:
+    """A picture of an element, or of all above the end of the panel before another.
+
+    ``highest``: pixels of the whole page that are shown; ``largest``: bytes of the picture.
+    """
     if area == "body":
         height = page.evaluate("document.querySelector('footer').getBoundingClientRect().bottom")
-        box = {"x": 0, "y": 0, "width": 1200, "height": min(height + 10, 1000)}
+        box = {"x": 0, "y": 0, "width": 1200, "height": min(height + 10, highest)}
     elif area:
         found = page.locator(area).bounding_box()
         assert found is not None
@@ -215,7 +226,7 @@ def save(page: Page, name: str, area: str = "", *, top_of: str = "") -> None:
         box = {"x": 0, "y": 0, "width": 1200, "height": bottom}
     page.evaluate(_RENAMED, os.environ["HOME"])
     session = page.context.new_cdp_session(page)
-    for quality in (85, 70, 50, 30):
+    for quality in (85, 70, 60, 50, 30):
         taken = session.send(
             "Page.captureScreenshot",
             {
@@ -226,7 +237,7 @@ def save(page: Page, name: str, area: str = "", *, top_of: str = "") -> None:
             },
         )
         picture = base64.b64decode(taken["data"])
-        if len(picture) < LARGEST:
+        if len(picture) < largest:
             break
     else:
         sys.exit(f"pictures: {name} has {len(picture):,} bytes at the worst quality")
