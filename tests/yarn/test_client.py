@@ -316,6 +316,45 @@ def test_run_shows_a_job_on_the_cluster_as_one_of_this_machine(yarn: Yarn) -> No
     assert again.documents()[-1]["status"]["backend"] == "yarn"
 
 
+COUNTS = """
+import pathlib
+folder = pathlib.Path("saved")
+found = sorted(folder.glob("step-*"))
+step = int(found[-1].name.partition("-")[2]) if found else 0
+print("begins at", step)
+for old in found:
+    old.unlink()
+(folder / f"step-{step + 5}").write_text("weights")
+(folder / "large").write_bytes(bytes(3 << 20))  # sent in parts
+"""
+RESUMED = """
+command = "python3 counts.py"
+[checkpoint]
+folder = "saved"
+[roles.worker]
+memory = "256m"
+"""
+
+
+def test_a_job_goes_on_from_its_checkpoint_on_the_cluster_and_away_from_it(yarn: Yarn) -> None:
+    (yarn.folder / "counts.py").write_text(COUNTS)
+    path = yarn.folder / "job.toml"
+    path.write_text(RESUMED + SMALL)
+
+    def again(begins_at: int, *options: str) -> None:
+        before = list_jobs(base_folder())[0].job_id
+        run = howdah("rerun", before, "--resume", *options)
+        assert f"worker:0 | begins at {begins_at}" in run.text
+        assert re.search(rf"from checkpoint \d+ of {before}", run.told)
+
+    assert "worker:0 | begins at 0" in howdah("run", str(path), "--backend", "yarn").text
+    again(5)
+    again(10, "--backend", "local")
+    again(15, "--backend", "yarn")
+    kept = [job for job in list_jobs(base_folder()) if any(job.path.glob("checkpoints/*/large"))]
+    assert [job.meta().backend for job in kept] == ["local"], "what is on HDFS is not here as well"
+
+
 def test_ctrl_c_stops_the_job_on_the_cluster(yarn: Yarn) -> None:
     path = yarn.folder / "job.toml"
     path.write_text(LONG + SMALL)

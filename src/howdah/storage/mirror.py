@@ -12,6 +12,7 @@ small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,6 +33,8 @@ _NEVER_SENT = frozenset({layout.COORDINATOR, layout.CONTAINERS, layout.LOGS, "no
 """What of a fresh local directory is about this machine alone."""
 _NOT_AT_FIRST = ("events-", "metrics-")
 """Beginnings of names that `fetch` leaves: the journal has its own way, the rest can wait."""
+_SMALL = 1 << 20
+"""Bytes; a file of more is read and sent in parts."""
 _MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)
 """Folders there from the beginning."""
 
@@ -47,7 +50,7 @@ def create(
 ) -> None:
     """Make the job directory at ``url`` from the fresh local one: documents and secrets.
 
-    Folders are 0700 and files 0600, the submitter's.
+    Folders are 0700 and files 0600, the submitter's. A checkpoint to begin from is moved there.
 
     Args:
         progress: told files done and in all.
@@ -64,9 +67,12 @@ def create(
 
     def send(path: Path) -> None:
         nonlocal done
-        data = path.read_bytes()
-        # Nobody looks before the job is submitted: no need for a temporary name.
-        there.write_new(f"{url}/{path.relative_to(local)}", data)
+        target = f"{url}/{path.relative_to(local)}"
+        if path.stat().st_size > _SMALL:
+            there.put(path, target)
+        else:
+            # Nobody looks before the job is submitted: no need for a temporary name.
+            there.write_new(target, path.read_bytes())
         done += 1
         if progress is not None:
             progress(done, len(files))
@@ -78,6 +84,7 @@ def create(
         with contextlib.suppress(OSError):
             there.remove(url, recursive=True)
         raise
+    shutil.rmtree(local / layout.CHECKPOINTS, ignore_errors=True)
 
 
 def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:

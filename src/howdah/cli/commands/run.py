@@ -201,6 +201,11 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
 @job_id_argument
 @click.option("--resume", is_flag=True, help="Start from the earlier job's newest checkpoint.")
 @click.option(
+    "--backend",
+    metavar="NAME",
+    help="Run it there: 'local', 'yarn' or 'spark'. Default: where it ran before.",
+)
+@click.option(
     "--set",
     "overrides",
     multiple=True,
@@ -214,6 +219,7 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
 def rerun_command(
     job_id: str,
     resume: bool,
+    backend: str | None,
     overrides: tuple[str, ...],
     detach: bool,
     verbose: bool,
@@ -223,7 +229,8 @@ def rerun_command(
     """Run a job again, as it was submitted.
 
     ID is a job's id, its name, or enough of its beginning. The new job gets the source folder as it
-    is now. Follows the new job as 'howdah run' does, and exits with the same codes.
+    is now. With --resume and --backend a job goes on elsewhere: its newest checkpoint is copied
+    there. Follows the new job as 'howdah run' does, and exits with the same codes.
 
     With --json: one JSON object per line, as for 'howdah run'.
     """
@@ -232,7 +239,8 @@ def rerun_command(
     from howdah.client.submission.resubmission import load, submit_again
 
     before = find_job(job_id, store)
-    submission = begin(before.meta().backend)
+    backend = backend or before.meta().backend
+    submission = begin(backend)
     try:
         loaded = load(before, overrides, resume=resume)
 
@@ -242,6 +250,7 @@ def rerun_command(
                     before,
                     loaded,
                     resume=resume,
+                    backend=backend,
                     submission=submission,
                     progress=progress,
                     note=progress.note,

@@ -49,7 +49,7 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
             ) from error
         if not found:
             table = before.job().checkpoint or loaded.job.checkpoint
-            where = before.checkpoint_store(table)
+            where = before.checkpoint_store(table, before.meta().url)
             raise BadInput(
                 f"{before.job_id} has no complete checkpoint in {where} to resume from; bring the "
                 "store back if it is away, or run the job again without --resume to begin anew"
@@ -62,11 +62,14 @@ def submit_again(
     loaded: LoadedJob,
     *,
     resume: bool,
+    backend: str | None = None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
     note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
+
+    Without ``backend`` it runs where it ran before.
 
     Raises:
         BackendError: the backend does not take the job.
@@ -81,7 +84,7 @@ def submit_again(
 
     return submit(
         loaded,
-        backend=before.meta().backend,
+        backend=backend or before.meta().backend,
         rerun_of=before.job_id,
         populate=populate,
         submission=submission,
@@ -155,7 +158,8 @@ def _places(directory: JobDirectory) -> dict[str, str]:
     job = planning.expand(directory.job())
     if job.checkpoint is None:
         return {}
-    store = directory.checkpoint_store(job.checkpoint)
+    # On a cluster the job directory is elsewhere, and this machine has only its documents.
+    store = directory.checkpoint_store(job.checkpoint, directory.meta().url)
     if job.checkpoint.source != "each":
         return {"": store}
     return {task: f"{store}/{task}" for task in _task_folders(job)}
