@@ -217,6 +217,12 @@ _ASKED = [
         ),
         lambda: _NAMES.encryption_zone("/zone/jobs"),
     ),
+    _Asked(
+        hdfs.GetServerDefaultsResponseProto(
+            serverDefaults=hdfs.FsServerDefaultsProto(keyProviderUri="kms://http@one:9600/kms")
+        ),
+        _NAMES.key_provider,
+    ),
 ]
 """Messages by the number that an input begins with."""
 _LOOP = asyncio.new_event_loop()

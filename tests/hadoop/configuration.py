@@ -13,7 +13,9 @@ from tests.hadoop.site import (
     HOST,
     MARKER,
     NAME_SERVICE,
+    OTHER_NAME,
     PROXY_HOST,
+    ROUTED,
     STANDBY_HOST,
     VIEW,
     Daemon,
@@ -194,7 +196,11 @@ def _own(site: Site, daemon: Daemon) -> Files:
             own = {"dfs.namenode.name.dir": f"file://{site.data_dir(daemon)}"}
             if len(site.name_nodes) > 1:
                 own["dfs.ha.namenode.id"] = f"nn{daemon.number}"
+            else:
+                own["dfs.nameservices"] = ""  # those there are, are for clients
             return {"hdfs-site.xml": own}
+        case Kind.DATANODE if len(site.name_nodes) == 1:
+            return {"hdfs-site.xml": {"dfs.nameservices": ""}}
         case Kind.ROUTER:
             return _router(site, daemon)
         case Kind.KMS:
@@ -270,6 +276,18 @@ def _hdfs(site: Site) -> dict[str, str]:
     }
 
 
+def _name_service(name: str, **addresses: str) -> dict[str, str]:
+    """What clients are told of a name service: addresses by the ids of its NameNodes."""
+    return {
+        "dfs.nameservices": name,
+        f"dfs.ha.namenodes.{name}": ",".join(addresses),
+        **{f"dfs.namenode.rpc-address.{name}.{each}": at for each, at in addresses.items()},
+        f"dfs.client.failover.proxy.provider.{name}": (
+            "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+        ),
+    }
+
+
 def _name_nodes(site: Site) -> dict[str, str]:
     """Addresses, one set for each NameNode."""
     several = len(site.name_nodes) > 1
@@ -278,17 +296,19 @@ def _name_nodes(site: Site) -> dict[str, str]:
         suffix = f".{NAME_SERVICE}.nn{daemon.number}" if several else ""
         rpc, web = site.namenode_ports(daemon.number)
         found[f"dfs.namenode.http-address{suffix}"] = f"{site.head}:{web}"
-        if several or site.options.view:
-            found[f"dfs.namenode.rpc-address{suffix}"] = f"{site.head}:{rpc}"
+        if site.options.view and not several:
+            found["dfs.namenode.rpc-address"] = f"{site.head}:{rpc}"
+    if site.options.router:
+        found |= _name_service(ROUTED, r1=f"{site.head}:{site.router_ports[0]}")
+    elif site.options.kerberos and not several:
+        found |= _name_service(OTHER_NAME, nn1=site.default_fs.removeprefix("hdfs://"))
     if several:
+        addresses = {
+            f"nn{daemon.number}": f"{site.head}:{site.namenode_ports(daemon.number)[0]}"
+            for daemon in site.name_nodes
+        }
+        found |= _name_service(NAME_SERVICE, **addresses)
         found |= {
-            "dfs.nameservices": NAME_SERVICE,
-            f"dfs.ha.namenodes.{NAME_SERVICE}": ",".join(
-                f"nn{daemon.number}" for daemon in site.name_nodes
-            ),
-            f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": (
-                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
-            ),
             "dfs.namenode.shared.edits.dir": f"file://{site.shared_edits_dir}",
             "dfs.ha.automatic-failover.enabled": "false",
             # One that stands by reads what the other has written once a segment is closed.

@@ -15,6 +15,11 @@ STANDBY_HOST = "127.0.0.3"
 """Of the second ResourceManager where there is Kerberos: its principal is another one then."""
 NAME_SERVICE = "tests"
 """Of two NameNodes together. No host has that name."""
+OTHER_NAME = "other"
+"""Name service of the one NameNode of a cluster with Kerberos, beside its address: as a second HDFS is to those
+who need a token for each."""
+ROUTED = "routed"
+"""Name service of the router."""
 VIEW = "viewfs://view"
 """The ViewFs of a cluster that has one: homes are in ``/home``, and nothing is linked but what is used."""
 MARKER = "HOWDAH_TEST_CLUSTER"
@@ -206,7 +211,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def router_fs(self) -> str:
         """What clients call the file system that the router shows."""
-        return f"hdfs://{self.head}:{self.router_ports[0]}"
+        return f"hdfs://{ROUTED}"
 
     @property
     def realm_dir(self) -> Path:

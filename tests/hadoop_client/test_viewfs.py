@@ -98,3 +98,11 @@ def test_homes_and_file_systems_are_those_of_the_table() -> None:
         "hdfs://two:8020/",
         "hdfs://two:8020/eve/",
     ]
+
+
+def test_file_systems_of_links_to_several_places_are_each_of_them() -> None:
+    nfly = f"{_TABLES}.big.linkNfly.minReplication=2./copies"
+    table = configured().with_values({nfly: "hdfs://three/a,hdfs://four/a"})
+    found = viewfs.targets("viewfs://big", table)
+    assert found[0] == "hdfs://four/a"
+    assert "hdfs://three/a" in found

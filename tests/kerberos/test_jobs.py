@@ -12,6 +12,7 @@ import pytest
 
 from tests.hadoop import daemons
 from tests.hadoop.cluster import Cluster
+from tests.hadoop.site import OTHER_NAME
 from tests.kerberos import toy
 from tests.kerberos.person import Person, steps
 
@@ -69,6 +70,37 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert {owner for owner, _ in alice.files(url).values()} == {"ally"}
 
 
+def test_a_job_has_a_token_for_each_file_system_that_it_writes(
+    hadoop_kerberos: Cluster, tmp_path: Path
+) -> None:
+    """Checkpoints and outputs on other file systems than the job's directory, one of them by way of a ViewFs: the
+    job has a token for each."""
+    site = hadoop_kerberos.site
+    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    # The same NameNode, but who has only a token for its address is nobody to the name service.
+    other = f"hdfs://{OTHER_NAME}/user/ally"
+    alice.configure(core={"fs.viewfs.mounttable.v.link./kept": f"{other}/kept"})
+    job = (
+        JOB.partition("[checkpoint]")[0]
+        + f"""
+[checkpoint]
+folder = "checkpoints"
+store = "viewfs://v/kept"
+[outputs]
+folders = ["results"]
+store = "{other}/results"
+"""
+    )
+    alice.write(job=job, program=TRAINS + '\nPath("results/loss.txt").write_text("0.5")\n')
+    done = alice.run()
+    assert done.returncode == 0, done.stderr
+    status = json.loads(alice.howdah("status", alice.job().job_id, "--json").stdout)
+    assert status["unsaved"] == [], status
+    folder = f"{site.default_fs}/user/ally"
+    assert any(each.endswith("weight.txt") for each in alice.files(f"{folder}/kept"))
+    assert any(each.endswith("loss.txt") for each in alice.files(f"{folder}/results"))
+
+
 def test_tokens_that_a_plug_in_gets_reach_the_programs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
@@ -84,8 +116,9 @@ def test_tokens_that_a_plug_in_gets_reach_the_programs(
 
 
 def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
-    """A program reads a file of an encryption zone with Hadoop's own client, by the token of a Key Management
-    Server that the job has. A job that would keep its own files in the zone is refused at once."""
+    """A program reads a file of an encryption zone with Hadoop's own client, by the token that the job has of
+    the Key Management Server which the NameNode names. A job that would keep its own files, checkpoints or outputs
+    in the zone is refused at once."""
     site = hadoop_kerberos.site
     admin = Person.with_ticket(hadoop_kerberos, tmp_path / "admin", "hdfs")
 
@@ -99,8 +132,10 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
     hadoop("fs.FsShell", "-mkdir", "/zone")
     hadoop("hdfs.tools.CryptoAdmin", "-createZone", "-keyName", "lock", "-path", "/zone")
     hadoop("fs.FsShell", "-put", str(words), "/zone/words.txt")
+    hadoop("fs.FsShell", "-chmod", "777", "/zone")
 
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    alice.configure(core={"hadoop.security.key.provider.path": ""})
     reads = daemons.client(site, "org.apache.hadoop.fs.FsShell", "-cat", "/zone/words.txt")
     job = JOB.replace('"python3 program.py"', json.dumps(reads))
     alice.write(job=job.replace('"256m"', '"512m"'))  # for a program in Java
@@ -117,8 +152,20 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
     )
     assert "Name a folder outside of any zone with `store`" in done.stderr
     assert "submitted" not in done.stderr
+    for key, table in (
+        ("checkpoint.store", '[checkpoint]\nstore = "hdfs:///zone"'),
+        ("outputs.store", '[outputs]\nfolders = ["results"]\nstore = "hdfs:///zone"'),
+    ):
+        alice.write(job=JOB.partition("[checkpoint]")[0] + table)
+        done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+        assert done.returncode != 0
+        assert f"{key} is {site.default_fs}/zone, which is in the encryption" in done.stderr
+        assert "submitted" not in done.stderr
 
-    alice.configure(core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"})
+    alice.configure(
+        core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"},
+        hdfs={"dfs.client.ignore.namenode.default.kms.uri": "true"},
+    )
     alice.write(job=JOB.replace("python3 program.py", "true"))
     done = alice.howdah("submit", "--backend", "yarn", "job.toml")
     assert done.returncode == 0, done.stderr

@@ -4,59 +4,78 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from urllib.parse import urlencode, urlsplit
 
 from howdah.hadoop import gss
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.errors import AuthenticationError, ConnectFailed, HadoopError
+from howdah.hadoop.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    ConnectFailed,
+    HadoopError,
+)
 from howdah.hadoop.kerberos import explain
 from howdah.hadoop.providers import TokenRequest
 
 KIND = "kms-dt"
 PROVIDER = "hadoop.security.key.provider.path"
+OWN_PROVIDER = "dfs.client.ignore.namenode.default.kms.uri"
 ANSWER_S = 20.0
 _SCHEME = "kms://"
 
 
-def tokens(request: TokenRequest) -> dict[str, Token] | None:
-    """A token of the configured KMS; None where there is none, or where the login has one.
+def provider(configuration: Configuration, told: str | None) -> str:
+    """The key provider of a file system, chosen as Hadoop's clients do: ``told`` is what its NameNode says
+    (`howdah.hadoop.namenode.NameNode.key_provider`)."""
+    if told is None or configuration.boolean(OWN_PROVIDER):
+        return configuration.get(PROVIDER)
+    return told
+
+
+def tokens(request: TokenRequest, providers: Iterable[str]) -> dict[str, Token]:
+    """A token of each of these key providers that is a KMS and of which the login has none.
 
     Raises:
-        ConfigurationError: it is configured wrongly.
+        ConfigurationError: one is written wrongly.
         ConnectFailed: none of its servers answers.
         AuthenticationError: it does not accept who we are.
     """
-    provider = request.configuration.get(PROVIDER)
-    if not provider.startswith(_SCHEME) or request.login.credentials.of_kind(KIND):
-        return None
+    has = {token.service for token in request.login.credentials.of_kind(KIND)}
+    wanted = [each for each in dict.fromkeys(providers) if each.startswith(_SCHEME)]
+    return {each: _token(each, request) for each in wanted if each not in has}
+
+
+def servers(provider: str) -> list[str]:
+    """The URLs of ``kms://https@kms1;kms2:9600/kms``.
+
+    Raises:
+        ConfigurationError: it is written otherwise.
+    """
+    parts = urlsplit(provider)
+    scheme, _, where = parts.netloc.partition("@")
+    hosts, _, port = where.rpartition(":")
+    names = [name for name in hosts.split(";") if name]
+    if scheme not in ("http", "https") or not names or not port.isdecimal():
+        raise ConfigurationError(
+            f"the key provider {provider!r} ({PROVIDER}) is not written such as kms://https@kms1;kms2:9600/kms"
+        )
+    return [f"{scheme}://{name}:{port}{parts.path.rstrip('/')}/v1/" for name in names]
+
+
+def _token(provider: str, request: TokenRequest) -> Token:
     failed: HadoopError | None = None
-    for url in servers(request.configuration):
+    for url in servers(provider):
         try:
             token = _get(url, request)
         except ConnectFailed as error:
             failed = error
             continue
         # As LoadBalancingKMSClientProvider names it: one token is good at all servers.
-        return {provider: Token(token.identifier, token.password, token.kind, provider)}
+        return Token(token.identifier, token.password, token.kind, provider)
     assert failed is not None
     raise failed
-
-
-def servers(configuration: Configuration) -> list[str]:
-    """The URLs of ``kms://https@kms1;kms2:9600/kms``.
-
-    Raises:
-        ConfigurationError: it is written otherwise.
-    """
-    text = configuration.get(PROVIDER)
-    parts = urlsplit(text)
-    scheme, _, where = parts.netloc.partition("@")
-    hosts, _, port = where.rpartition(":")
-    names = [name for name in hosts.split(";") if name]
-    if scheme not in ("http", "https") or not names or not port.isdecimal():
-        raise configuration.wrong(PROVIDER, text, "such as kms://https@kms1;kms2:9600/kms")
-    return [f"{scheme}://{name}:{port}{parts.path.rstrip('/')}/v1/" for name in names]
 
 
 def _get(url: str, request: TokenRequest) -> Token:

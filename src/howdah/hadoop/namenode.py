@@ -127,6 +127,17 @@ class NameNode(_OfNameNode):
         )
         return answer.result
 
+    async def key_provider(self) -> str | None:
+        """The key provider of its encryption zones (``kms://…``), as its own configuration names it; empty if it
+        has none, None if it is too old to say."""
+        answer = await self.rpc.call(
+            "getServerDefaults",
+            hdfs.GetServerDefaultsRequestProto(),
+            hdfs.GetServerDefaultsResponseProto,
+        )
+        defaults = answer.serverDefaults
+        return defaults.keyProviderUri if defaults.HasField("keyProviderUri") else None
+
     async def encryption_zone(self, path: str) -> str | None:
         """The folder of the encryption zone in which that absolute path is, or would be if it were made;
         None outside of one.

@@ -64,7 +64,11 @@ def targets(url: str, configuration: Configuration) -> list[str]:
     if not is_viewfs(url):
         return [url]
     table, _ = _split(url, configuration)
-    return sorted({target for target, _ in _links(table, configuration).values()})
+    found: set[str] = set()
+    for target, kind in _links(table, configuration).values():
+        # Of links to several places the value lists them.
+        found |= {target} if kind in (_PLAIN, *_ROOTS) else set(target.split(","))
+    return sorted(found)
 
 
 def _split(url: str, configuration: Configuration) -> tuple[str, str]:

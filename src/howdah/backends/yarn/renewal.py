@@ -77,11 +77,13 @@ async def _fresh(
     They are renewed once, which tells that time: only their renewer may ask.
     """
     found: dict[str, Token] = {}
+    providers: list[str] = []
     until = float("inf")
     for service in services:
         async with NameNode(configuration, login, url=url(service)) as name_node:
             token = await name_node.delegation_token(login.user)
             until = min(until, (await name_node.renew_token(token)).timestamp())
+            providers.append(kms.provider(configuration, await name_node.key_provider()))
         found[token.service] = token
     async with ResourceManager(configuration, login) as manager:
         token = await manager.delegation_token(login.user)
@@ -89,7 +91,7 @@ async def _fresh(
     found[token.service] = token
     try:
         request = TokenRequest(login, configuration, login.user, {})
-        found |= await asyncio.to_thread(kms.tokens, request) or {}
+        found |= await asyncio.to_thread(kms.tokens, request, providers)
     except HadoopError as error:
         log.warning("there is no new token of the KMS: %s", error)
     return Credentials(found), until

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -102,6 +102,51 @@ def whole(place: str, configuration: Configuration) -> str:
         return viewfs.resolve(url.rstrip("/"), configuration)
     except ConfigurationError as error:
         raise BackendError(str(error)) from error
+
+
+def written(job: Job, configuration: Configuration) -> dict[str, str]:
+    """What a running job writes on HDFS besides its directory, by the key that names it.
+
+    Raises:
+        BackendError: one leads nowhere.
+    """
+    named = {
+        "checkpoint.store": job.checkpoint.store if job.checkpoint else None,
+        "outputs.store": job.outputs.store if job.outputs else None,
+        "tensorboard.folder": job.tensorboard.folder if job.tensorboard else None,
+    }
+    urls = {key: whole(each, configuration) for key, each in named.items() if _is_url(each)}
+    return {key: url for key, url in urls.items() if url.startswith(SCHEME)}
+
+
+def file_systems(job: Job, url: str, configuration: Configuration) -> list[str]:
+    """Every HDFS that the job's containers use: that of its directory at that URL, of what they write and what is
+    brought to them, what ``[hadoop] name-nodes`` lists, and where the default file system is a ViewFs, all that it
+    is made of.
+
+    Raises:
+        BackendError: something the job names leads nowhere.
+    """
+    from howdah.packing.files import understand
+
+    brought = [
+        job.environment.archive,
+        job.hadoop.runtime,
+        *(each.place for lines in job.files_by_role.values() for each in understand(lines)),
+    ]
+    places = [
+        url,
+        *written(job, configuration).values(),
+        *(whole(each, configuration) for each in brought if _is_url(each)),
+        *(whole(each, configuration) for each in job.hadoop.name_nodes),
+    ]
+    if viewfs.is_viewfs(configuration.default_fs):  # programs use what it is made of
+        places += viewfs.targets(configuration.default_fs, configuration)
+    return list(dict.fromkeys(split(each)[0] for each in places if each.startswith(SCHEME)))
+
+
+def _is_url(place: str | None) -> TypeGuard[str]:
+    return place is not None and (place.startswith(SCHEME) or viewfs.is_viewfs(place))
 
 
 # -- what is shipped -----------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from howdah.backends.yarn import (
     checks,
     cluster_report,
     launch_context,
+    renewal,
     secretfile,
     staging,
     token_providers,
@@ -39,7 +40,7 @@ from howdah.backends.yarn.local_resources import (
     LocalResources,
     Visibility,
 )
-from howdah.hadoop import kms, viewfs
+from howdah.hadoop import kms
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import (
     AMRM_TOKEN,
@@ -124,7 +125,8 @@ class YarnSubmission:
         configuration = reached.access.configuration
         base = staging.base_url(job.store, configuration, reached.access.user)
         if configuration.security_enabled:
-            _refuse_encryption_zone(reached.access, base)
+            places = {"store": base, **staging.written(job, configuration)}
+            _refuse_encryption_zones(reached.access, places)
         found = checks.problems(job, role_resources(job), reached.cluster)
         self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
         providers = token_providers.find(job.hadoop.tokens)
@@ -238,25 +240,29 @@ class YarnSubmission:
         if not (configuration.security_enabled or configuration.boolean(_ALWAYS_TOKENS)):
             return given
         renewer = _renewer(configuration, access.user)
-        places = [url, *(staging.whole(each, configuration) for each in job.hadoop.name_nodes)]
-        if viewfs.is_viewfs(configuration.default_fs):  # programs use what it is made of
-            places += viewfs.targets(configuration.default_fs, configuration)
-        for place in dict.fromkeys(each for each in places if each.startswith(staging.SCHEME)):
+        file_systems = staging.file_systems(job, url, configuration)
+        for place in file_systems:
             if token_of(configuration, login, place) is None:
                 token = access.call(_mint(configuration, login, place, renewer))
                 minted.append((token.service, token))
         if login.kerberos and login.token(RM_TOKEN) is None:
             token = access.call(access.manager.delegation_token(renewer))
             minted.append((token.service, token))
-        return [*given, *minted, *self._of_kms(access, renewer)]
+        return [*given, *minted, *self._of_kms(access, renewer, file_systems)]
 
-    def _of_kms(self, access: Access, renewer: str) -> list[tuple[str, Token]]:
-        """The token that opens encryption zones. A job may do without."""
+    def _of_kms(
+        self, access: Access, renewer: str, file_systems: Sequence[str]
+    ) -> list[tuple[str, Token]]:
+        """The tokens that open these file systems' encryption zones. A job may do without."""
         if not access.login.kerberos:
             return []
         request = TokenRequest(access.login, access.configuration, renewer, {})
         try:
-            return [*(kms.tokens(request) or {}).items()]
+            providers = [
+                access.call(_key_provider(access.configuration, access.login, each))
+                for each in file_systems
+            ]
+            return [*kms.tokens(request, providers).items()]
         except HadoopError as error:
             note = f"programs can't read encryption zones, as there is no token of the KMS: {error}"
             self._tell(Step(what="submitting", note=note))
@@ -375,7 +381,7 @@ class YarnSubmission:
             access.hdfs(url).remove(url, recursive=True)
         for token in tokens:
             with contextlib.suppress(HadoopError, BackendError):
-                access.call(_cancel(access.configuration, access.login, url, token))
+                access.call(_cancel(access.configuration, access.login, token))
 
     def _result(self, future: Future[T]) -> T:
         """What it gives; a cancelled submission does not wait for it."""
@@ -401,19 +407,24 @@ def _lines(texts: Sequence[str]) -> str:
     return "".join(f"\n  {text}" for text in texts)
 
 
-def _refuse_encryption_zone(access: Access, url: str) -> None:
+def _refuse_encryption_zones(access: Access, places: Mapping[str, str]) -> None:
     """A job's master and agents have tokens, and hdfs-native opens a zone with a ticket only: without this
-    the job would fail at its first write, long after it was submitted."""
-    path = split(url)[1]
-    try:
-        zone = access.call(_zone(access.configuration, access.login, url, path))
-    except RemoteError:  # it may not be looked at: what is done there will tell
-        return
-    if zone is not None:
+    the job would fail at its first write, long after it was submitted. ``places`` are URLs by the key of the
+    job file that says where they are."""
+    for key, url in places.items():
+        path = split(url)[1]
+        try:
+            zone = access.call(_zone(access.configuration, access.login, url, path))
+        except RemoteError:  # it may not be looked at: what is done there will tell
+            continue
+        if zone is None:
+            continue
+        what = f"Job directories would be in {url}" if key == "store" else f"{key} is {url}"
+        where = " or the site file" if key == "store" else ""
         raise BackendError(
-            f"Job directories would be in {url}, which is in the encryption zone {zone}: on a cluster with "
+            f"{what}, which is in the encryption zone {zone}: on a cluster with "
             "Kerberos a running job can't write there, for it has no ticket for the Key Management "
-            "Server. Name a folder outside of any zone with `store` in the job file or the site file"
+            f"Server. Name a folder outside of any zone with `{key}` in the job file{where}"
         )
 
 
@@ -422,17 +433,22 @@ async def _zone(configuration: Configuration, login: Login, url: str, path: str)
         return await name_node.encryption_zone(path)
 
 
+async def _key_provider(configuration: Configuration, login: Login, url: str) -> str:
+    async with NameNode(configuration, login, url=url) as name_node:
+        return kms.provider(configuration, await name_node.key_provider())
+
+
 async def _mint(configuration: Configuration, login: Login, url: str, renewer: str) -> Token:
     async with NameNode(configuration, login, url=url) as name_node:
         return await name_node.delegation_token(renewer)
 
 
-async def _cancel(configuration: Configuration, login: Login, url: str, token: Token) -> None:
+async def _cancel(configuration: Configuration, login: Login, token: Token) -> None:
     if token.kind == RM_TOKEN:
         async with ResourceManager(configuration, login) as manager:
             await manager.cancel_token(token)
         return
-    async with NameNode(configuration, login, url=url) as name_node:
+    async with NameNode(configuration, login, url=renewal.url(token.service)) as name_node:
         await name_node.cancel_token(token)
 
 
