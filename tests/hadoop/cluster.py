@@ -40,7 +40,7 @@ client = hdfs_native.Client(sys.argv[1])
 for path, mode in (("/tmp", 0o1777), ("/user", 0o755), ("/app-logs", 0o1777)):
     client.mkdirs(path, mode)
     client.set_permission(path, mode)
-for user in ("ally", "bob"):
+for user in ("ally", "bob", sys.argv[2]):
     client.mkdirs(f"/user/{user}", 0o755)
     client.set_owner(f"/user/{user}", user, user)
 """
@@ -242,7 +242,7 @@ class Cluster:
         """WebHDFS wants SPNEGO here. Another program makes the folders: a process has one identity."""
         ticket = self.kdc.kinit("hdfs", self.site.realm_dir / "hdfs.tickets")
         done = subprocess.run(
-            [sys.executable, "-c", _FOLDERS, self.default_fs],
+            [sys.executable, "-c", _FOLDERS, self.default_fs, self.site.user],
             env={**os.environ, **self.env(), **ticket},
             capture_output=True,
             text=True,

@@ -22,8 +22,9 @@ SERVICES = (
     *(f"{name}/{HOST}" for name in ("nn", "dn", "rm", "nm", "HTTP")),
     f"rm/{STANDBY_HOST}",
 )
-USERS = ("alice", "bob", "gateway", "hdfs")
-"""``gateway`` may impersonate others; ``hdfs`` has the NameNode's short name, its superuser."""
+USERS = ("alice", "bob", "carol", "gateway", "hdfs")
+"""``gateway`` may impersonate others; ``hdfs`` has the NameNode's short name, its superuser. ``carol``'s is that of
+the account which daemons and containers run as."""
 SHORT = {"nn": "hdfs", "dn": "hdfs", "rm": "yarn", "nm": "yarn", "alice": "ally"}
 """Short names that differ from the principal's first part (``hadoop.security.auth_to_local``)."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.hadoop import artifacts
 from tests.hadoop.kdc import HOST, REALM, SHORT, Kdc
 from tests.hadoop.site import Site
 
@@ -18,6 +19,10 @@ RULES = "\n".join(
 _GATEWAY = "hadoop.proxyuser.gateway"
 
 
+def _rules(site: Site) -> str:
+    return rf"{RULES}{chr(10)}RULE:[1:$1@$0](carol@{REALM.replace('.', '[.]')})s/.*/{site.user}/"
+
+
 def core(site: Site) -> dict[str, str]:
     kms = f"kms://http@{HOST}:{site.kms_port}/kms"
     return {
@@ -25,7 +30,7 @@ def core(site: Site) -> dict[str, str]:
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
         "hadoop.rpc.protection": QOPS,
-        "hadoop.security.auth_to_local": f"{RULES}\nDEFAULT",
+        "hadoop.security.auth_to_local": f"{_rules(site)}\nDEFAULT",
         f"{_GATEWAY}.hosts": "*",
         f"{_GATEWAY}.users": "*",
         # None of these are accounts of the machine: no program is asked for their groups.
@@ -62,7 +67,7 @@ def kms(site: Site, keystore: Path) -> dict[str, str]:
         f"{kerberos}.type": "kerberos",
         f"{kerberos}.kerberos.keytab": str(Kdc(site.realm_dir).services),
         f"{kerberos}.kerberos.principal": f"HTTP/{HOST}@{REALM}",
-        f"{kerberos}.kerberos.name.rules": f"{RULES}\nDEFAULT",
+        f"{kerberos}.kerberos.name.rules": f"{_rules(site)}\nDEFAULT",
         "hadoop.kms.proxyuser.gateway.hosts": "*",
         "hadoop.kms.proxyuser.gateway.users": "*",
         # Whoever may ask may use any key.
@@ -78,8 +83,9 @@ def yarn(site: Site) -> dict[str, str]:
         "yarn.nodemanager.principal": f"nm/{HOST}@{REALM}",
         "yarn.nodemanager.keytab": keys,
         "yarn.admin.acl": f"{site.user},yarn",
-        # With security a NodeManager opens logs by Hadoop's native library, and ends where it has none.
-        "yarn.log-aggregation-enable": "false",
+        # With security a NodeManager opens logs by Hadoop's native library, and ends where it has none. It takes
+        # only those of the submitter's own account: carol's.
+        "yarn.log-aggregation-enable": "true" if artifacts.native() else "false",
     }
 
 

@@ -28,6 +28,11 @@ for again in reversed(range(5)):
             raise
 print(json.dumps({each.path: [each.owner, each.modification_time] for each in found}))
 """
+_REMOVE = """\
+import sys, urllib.parse, hdfs_native
+place = urllib.parse.urlsplit(sys.argv[1])
+assert hdfs_native.Client(f"{place.scheme}://{place.netloc}").delete(place.path, True)
+"""
 _TOKENS = """
 import asyncio, sys
 from howdah.hadoop.configuration import Configuration
@@ -128,6 +133,15 @@ class Person:
             path: (owner, changed / 1000)
             for path, (owner, changed) in json.loads(done.stdout).items()
         }
+
+    def remove(self, url: str) -> None:
+        """A folder of HDFS, with all in it."""
+        subprocess.run(
+            [sys.executable, "-c", _REMOVE, url],
+            env={**os.environ, **self.env},
+            timeout=RUN_S,
+            check=True,
+        )
 
     def job(self) -> JobDirectory:
         """The one job that was submitted."""

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.hadoop import daemons
+from tests.hadoop import artifacts, daemons
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.site import OTHER_NAME
 from tests.kerberos import toy
 from tests.kerberos.person import Person, steps
+from tests.yarn.runner import until
 
 JOB = """
 name = "train"
@@ -171,6 +172,29 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "programs can't read encryption zones" in done.stderr
     assert "the KMS http://localhost:1/kms/v1/ can't be reached" in done.stderr
+
+
+def test_logs_that_only_yarn_has_are_read(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """`howdah logs` of a job that has ended, on another machine and where the job's own logs are gone: it reads those
+    that YARN has aggregated, all under `privacy`."""
+    if artifacts.native() is None:
+        pytest.skip("NodeManagers aggregate no logs here: they have no native library")
+    carol = Person.with_ticket(hadoop_kerberos, tmp_path, "carol")
+    carol.configure(
+        core={"hadoop.rpc.protection": "privacy"}, hdfs={"dfs.data.transfer.protection": "privacy"}
+    )
+    carol.write(job=JOB, program=TRAINS)
+    done = carol.run()
+    assert done.returncode == 0, done.stderr
+    job = carol.job()
+    carol.remove(f"{job.meta().url}/logs/worker-1")
+    carol.env["HOWDAH_HOME"] = str(tmp_path / "elsewhere")
+
+    def steps_of(task: str) -> list[int]:
+        return steps(carol.howdah("logs", job.job_id, task).stdout)
+
+    until(lambda: steps_of("worker:1"), "YARN has aggregated the logs")
+    assert steps_of("worker:1") == steps_of("worker:0") == [0, 1, 2, 3, 4]
 
 
 def ticket(cluster: Cluster, folder: Path) -> tuple[Person, str]:
