@@ -107,7 +107,7 @@ def test_hours_that_hdfs_does_not_show_are_named_until_it_does(
     assert f"left out: hours of {job_id} after 20" in told.err
 
 
-def test_jobs_below_an_url_are_removed_there_and_no_others(
+def test_jobs_below_an_url_are_listed_and_removed_and_no_others(
     home: Path,  # noqa: F811
     hdfs: FolderHdfs,
     capsys: pytest.CaptureFixture[str],
@@ -119,6 +119,8 @@ def test_jobs_below_an_url_are_removed_there_and_no_others(
         (there / job_id / "shared").mkdir(exist_ok=True)
         (there / job_id / "shared" / "big").write_bytes(bytes(3_000_000))
     here = JobDirectory(base_folder() / make_failed())
+    assert main(["list", "--store", STORE, "--json"]) == 0
+    assert {each["job_id"] for each in json.loads(capsys.readouterr().out)} == {first, second}
     prune = ("prune", "--store", STORE)
     assert main([*prune, "--keep-size", "4m", "--json"]) == 0
     (would,) = json.loads(capsys.readouterr().out)["would_remove"]

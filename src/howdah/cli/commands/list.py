@@ -69,21 +69,25 @@ def command(
     """
     from howdah.backends import registry
     from howdah.client.lookup.find import base as base_of
+    from howdah.client.lookup.find import ids_at
     from howdah.client.lookup.listing import JobFilter, views
 
     base = base_of(store)
-    if backend is not None:
+    there = ids_at(store)
+    if backend is not None and there is None:
         registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
     wanted = JobFilter(tags=tags, name=name, user=user, since=since)
     found = asyncio.run(
         views(
             base,
-            limit=None if states else limit,
+            limit=None if states or there is not None else limit,
             backend=backend,
             wanted=wanted,
             passed_over=say_passed_over,
         )
     )
+    if there is not None:
+        found = [view for view in found if view.job_id in there]
     found = [view for view in found if not states or state(view) in states][:limit]
     filtered = wanted != JobFilter() or backend is not None
     if as_json:
@@ -94,7 +98,9 @@ def command(
         echo("\n".join(_table(found)))
     else:
         such = "such " if filtered else ""
-        echo(f"There are no {such}{' or '.join(states) + ' ' if states else ''}jobs in {base}")
+        echo(
+            f"There are no {such}{' or '.join(states) + ' ' if states else ''}jobs in {base if there is None else store}"
+        )
 
 
 def _table(views: list[JobView]) -> list[str]:
