@@ -276,8 +276,8 @@ COORDINATOR, CONTAINERS, AGENTS, PREPARING, PROGRAMS = (
 )
 """Phases of a start: waiting for each to be there; the programs' own until they meet or report."""
 _START_REMEDY = {
-    COORDINATOR: "the cluster was slow to start it: another hadoop.queue, or a smaller [master]",
-    CONTAINERS: "the job waited for room: fewer or smaller tasks, or another hadoop.queue",
+    COORDINATOR: "the cluster was slow to start it: another `queue`, or a smaller [master]",
+    CONTAINERS: "the job waited for room: fewer or smaller tasks, or another `queue`",
     AGENTS: "shipped archives took long: less in [environment] and files (howdah pack shows them)",
     PREPARING: "checkpoints and files took long to come: checkpoint.keep does not help, a store "
     "that is nearer does",

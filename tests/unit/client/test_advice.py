@@ -20,6 +20,7 @@ from howdah.client.advice import (
 from howdah.client.advice_inputs import _Journal
 from howdah.core import messages as m
 from howdah.core.messages import Task
+from howdah.spec.model import Job
 from howdah.storage import journal
 from tests.unit.cli.views import SUCCEEDED
 
@@ -69,7 +70,8 @@ def test_the_longest_phase_of_a_slow_start_says_what_to_do() -> None:
     (finding,) = advise(slow)
     assert finding.rule == "slow-start"
     assert "containers 40.0 s, programs 2.0 s" in finding.text
-    assert "waited for room" in finding.change
+    assert "another `queue`" in finding.change
+    assert "queue" in Job.__struct_fields__
     assert advise(msgspec.structs.replace(slow, took_s=900.0)) == []
 
 

@@ -169,7 +169,7 @@ def report(
     if view.over:
         return summary(view, paint, width=width, findings=findings)[1:]
     lines = [_headline(view, paint, now)]
-    unfinished = "Why" if view.lost or view.ending else "Waits for"
+    unfinished = "Why" if view.lost or view.ending else "Waiting"
     lines += _labelled(unfinished, view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
