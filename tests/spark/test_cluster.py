@@ -176,6 +176,23 @@ def test_cached_epochs_run_spark_once_and_shuffle(spark: Any) -> None:
     assert len(set(orders)) == 3
 
 
+def test_ranks_exchange_their_rows_between_epochs_when_asked(spark: Any) -> None:
+    # As many partitions as ranks: nearness and load alone would give each rank the same ones.
+    frame = spark.range(0, 1000, 1, 2)
+    with start(spark, collect) as cluster:
+        with pytest.raises(BadInput, match=r"exchange=True.*leave cache out; data\.cache\(\)"):
+            cluster.train(frame, epochs=3, cache=True, exchange=True)
+        report = cluster.train(frame, epochs=3, exchange=True, align="none")
+        values = cluster.results()
+    assert (report.rows, report.dropped) == (3000, 0)
+    assert [all_ids(values, epoch) for epoch in range(3)] == [list(range(1000))] * 3
+    # The ends of partitions go to whoever has fewer rows.
+    assert [[0 in ids for ids in values[rank]["epochs"]] for rank in (0, 1)] == [
+        [True, False, True],
+        [False, True, False],
+    ]
+
+
 def test_a_validation_feed_goes_beside_the_training_feed(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[Any]:
         found = []

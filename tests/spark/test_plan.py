@@ -209,6 +209,41 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
     assert taken == {0: 10, 1: 10, 2: 10}
 
 
+def test_partitions_take_turns_among_the_ranks_where_they_are_exchanged() -> None:
+    """Also where one rank is nearer than the others."""
+    options = Options(feed="train", epochs=4, exchange=True)
+    run = RunState(1, Purpose.TRAIN, options)
+    places = {0: endpoint(0), 1: endpoint(1, "there"), 2: endpoint(2, "there", "/b")}
+    taken: list[list[int]] = []
+    for epoch in range(4):
+        of_epoch: list[int] = []
+        for partition in range(6):
+            ask = AssignmentRequest(
+                feed="train",
+                run=1,
+                epoch=epoch,
+                partition=partition,
+                attempt=6 * epoch + partition,
+                host="here",
+                folder="/a",
+            )
+            run.begin(ask)
+            of_epoch.append(run.choose(ask, places)[0].rank)
+            run.note_sent(
+                Fed(
+                    feed="train",
+                    run=1,
+                    epoch=epoch,
+                    partition=partition,
+                    attempt=ask.attempt,
+                    rank=of_epoch[-1],
+                    rows=100,
+                )
+            )
+        taken.append(of_epoch)
+    assert taken == [[(p + epoch) % 3 for p in range(6)] for epoch in range(4)]
+
+
 def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     assert not run.begin(again(0, attempt=3))

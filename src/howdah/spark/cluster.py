@@ -182,6 +182,7 @@ class Cluster:
         align: str = "drop",
         cache: bool = False,
         shuffle: int | bool | None = None,
+        exchange: bool = False,
         columns: Sequence[str] | None = None,
         steps: int | None = None,
         spill: int | str | None = None,
@@ -199,6 +200,9 @@ class Cluster:
             align: ``drop``, ``pad`` or ``none``: see `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch.
+            exchange: each epoch gives a rank other partitions than the epoch before, as far as the
+                ranks' shares stay even. Spark feeds every epoch; ``data.cache()`` keeps the rows in its
+                executors. Not with ``cache``, which keeps them at the ranks.
             columns: only these, of the validation rows too.
             steps: batches of an epoch in each rank, where you know: programs have it by
                 `howdah.spark.feed.feed.Feed.steps`. Nothing is left out for it.
@@ -220,7 +224,7 @@ class Cluster:
         source = source_of(session, data, columns)
         if steps is not None and steps < 1:
             raise BadInput(f"steps is {steps}; an epoch has at least one batch")
-        options = _options(feed, epochs, align, cache, shuffle, spill)
+        options = _options(feed, epochs, align, cache, shuffle, spill, exchange=exchange)
         options = msgspec.structs.replace(options, steps=steps, rows=known_rows(source))
         training = Training(self._live, source, options, timeout_s=timeout_s)
         if validated is None:
@@ -439,9 +443,16 @@ def _options(
     cache: bool,
     shuffle: int | bool | None,
     spill: int | str | None,
+    *,
+    exchange: bool = False,
 ) -> Options:
     if epochs < 1:
         raise BadInput(f"epochs is {epochs}; at least one is fed")
+    if cache and exchange:
+        raise BadInput(
+            "cache=True keeps the rows of a rank at that rank, and exchange=True gives them to others: "
+            "leave cache out; data.cache() keeps the rows in Spark's executors, which feed each epoch"
+        )
     try:
         aligned = Align(align)
     except ValueError:
@@ -453,6 +464,7 @@ def _options(
         align=aligned,
         cache=cache and epochs > 1,
         shuffle=seed,
+        exchange=exchange,
         spill=_spill(spill),
     )
 

@@ -90,6 +90,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes per trainer before the cache goes to disk."""
     shuffle: int | None = None
     """Seed: cached epochs after the first are handed out in another order each."""
+    exchange: bool = False
+    """Each epoch's partitions go to other ranks than those of the epoch before, as far as shares stay
+    even."""
     buffer: int = 64 << 20
     """Bytes received and not handed out before a trainer stops reading."""
     spill: int | None = None

@@ -126,6 +126,7 @@ def preference(
     rest: float,
     avoid: Iterable[int] = (),
     current: int = -1,
+    turn: int | None = None,
 ) -> list[int]:
     """Ranks in the order in which a feeder of that host should try them.
 
@@ -136,9 +137,11 @@ def preference(
         rest: rows the feeder's partition still has, as far as can be told.
         current: who took the last segment; it goes on unless others are behind.
         avoid: they come last.
+        turn: ranks have their turn instead, wherever they are: this one, in a circle, comes first.
     """
     if not loads:
         return []
+    ranks = sorted(each.endpoint.rank for each in loads)
     avoided = set(avoid)
     expected = {each.endpoint.rank: each.rows + each.coming for each in loads}
     poorest = min(expected.values())
@@ -151,6 +154,8 @@ def preference(
         room = patience if rank == current else slack
         distance = 0 if each.endpoint.folder == folder and each.endpoint.host == host else 1
         distance = 2 if each.endpoint.host != host else distance
+        if turn is not None:
+            distance = (ranks.index(rank) - turn) % len(ranks)
         behind = expected[rank] - poorest > room
         return rank in avoided, behind, -1 if rank == current else distance, expected[rank], rank
 

@@ -350,6 +350,7 @@ class RunState:
             rest=max(usual - assignment.rows, 0.0),
             avoid=request.unreachable,
             current=request.rank,
+            turn=request.partition + request.epoch if self.options.exchange else None,
         )
         if order:
             assignment.rank = order[0]

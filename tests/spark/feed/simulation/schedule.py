@@ -83,6 +83,7 @@ def schedule(seed: int) -> Schedule:
     by_epoch = chance.random() < 0.5
     align = chance.choice((Align.DROP, Align.DROP, Align.NONE, Align.PAD))
     cache = chance.random() < 0.3
+    exchange = not cache and random.Random(f"exchange {seed}").random() < 0.5
     options = Options(
         feed="train",
         epochs=chance.choice((1, 1, 2, 3)),
@@ -91,6 +92,7 @@ def schedule(seed: int) -> Schedule:
         cache_memory=chance.choice((0, 300, 1 << 20)),
         shuffle=chance.randint(0, 9) if cache and chance.random() < 0.5 else None,
         buffer=chance.choice((1, 300, 600, 1 << 20)),
+        exchange=exchange,
     )
     programs = [
         Program(size, drop_last, by_epoch, pace=chance.choice((0.0, 0.0, 0.1, 0.5)))
