@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
 
 
-def test_a_connect_session_feeds_scores_and_returns_values(connect_spark: Any) -> None:
+def dies_once(mark: Path) -> Any:
+    """``mapInArrow`` function: the first task that has sent rows ends with its Python worker."""
+
+    def dies(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            yield batch.slice(0, 40)
+            with contextlib.suppress(FileExistsError):
+                mark.touch(exist_ok=False)
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield batch.slice(40)
+
+    return dies
+
+
+def test_a_connect_session_feeds_scores_and_returns_values(
+    connect_spark: Any, tmp_path: Path
+) -> None:
     def train(args: Any, ctx: Any) -> list[int]:
         ids = [i for batch in ctx.feed("train").batches(10) for i in batch["id"].tolist()]
         scored = ctx.feed("inference")
@@ -34,12 +54,25 @@ def test_a_connect_session_feeds_scores_and_returns_values(connect_spark: Any) -
         report = cluster.train(connect_spark.range(0, 500, 1, 4), epochs=2, align="none")
         shuffled = connect_spark.range(500, 560, 1, 4).repartition(3)
         again = cluster.train(shuffled, align="none")
+        lost = [
+            cluster.train(frame.mapInArrow(dies_once(tmp_path / name), "id long"), align="none")
+            for name, frame in (
+                ("files", connect_spark.range(1000, 1400, 1, 4)),
+                ("shuffled", connect_spark.range(1400, 1800, 1, 4).repartition(3)),
+            )
+        ]
         cluster.end_feed("train")
         rows = cluster.inference(connect_spark.range(0, 100, 1, 3)).collect()
         values = cluster.results()
     assert (report.rows, report.ordered) == (1000, True)
-    assert (again.rows, again.ordered) == (60, False)
-    assert sorted(i for ids in values.values() for i in ids) == sorted([*range(500), *range(560)])
+    assert (again.rows, again.ordered, again.materialised) == (60, True, True)
+    assert (tmp_path / "files").exists() and (tmp_path / "shuffled").exists()
+    assert [(each.rows, each.ordered, each.materialised) for each in lost] == [
+        (400, True, False),
+        (400, True, True),
+    ]
+    fed = [*range(500), *range(560), *range(1000, 1800)]
+    assert sorted(i for ids in values.values() for i in ids) == sorted(fed)
     assert [(row["id"], row["more"]) for row in rows] == [(i, i + 5) for i in range(100)]
 
 

@@ -15,6 +15,8 @@ import pytest
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError
+from howdah.spark.rows import FrameSource
+from howdah.spark.session import Session
 from tests.spark import sessions
 from tests.spark.backend_jobs import eventually
 from tests.spark.servers import Standalone
@@ -379,10 +381,22 @@ class FailsAmid:
             raise OSError("the disk is gone")
 
 
-def test_a_task_that_fails_amid_shuffled_rows_ends_the_run_with_the_reason(
+class FailsWhenFed(FrameSource):
+    """A DataFrame. The first attempt of each task that feeds it fails."""
+
+    folder: Path
+
+    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        (self.folder / "taken").unlink(missing_ok=True)
+        failing = self._frame.mapInArrow(FailsAmid(self.folder), self._frame.schema)
+        return FrameSource(self._session, failing).feed(task)
+
+
+def test_a_task_that_fails_amid_shuffled_rows_goes_on_or_ends_the_run_with_the_reason(
     start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
 ) -> None:
-    """Spark gives them in another order again: a retry behind the last row would lose some."""
+    """Spark gives them in another order again: a retry behind the last row would lose some. Rows that
+    executors keep stay in their order."""
 
     def train(folder: Path, ctx: Any) -> list[list[int]]:
         found: list[list[int]] = []
@@ -398,19 +412,26 @@ def test_a_task_that_fails_amid_shuffled_rows_ends_the_run_with_the_reason(
         return found
 
     def failing(plan: Any) -> Any:
-        (tmp_path / "taken").unlink(missing_ok=True)
-        return plan.mapInArrow(FailsAmid(tmp_path), plan.schema)
+        source = FailsWhenFed(Session(four_slots), plan)
+        source.folder = tmp_path
+        return source
 
     # Several record batches in the one partition: the last may still be in Spark when it fails.
     wide = rows(four_slots, 400, 2).selectExpr("id", "repeat('x', 50000) as wide")
     shuffled = wide.repartition(1)
     shuffled.write.parquet(str(tmp_path / "rows"))
     with start(train) as cluster:
-        with pytest.raises(FeedError, match=r"same order again.*Materialise the rows first"):
-            cluster.train(failing(shuffled), align="none")
-        assert not cluster.train(shuffled, align="none").ordered
+        with pytest.raises(FeedError, match=r"same order again.*Without materialise=False"):
+            cluster.train(failing(shuffled), align="none", materialise=False)
+        plain = cluster.train(shuffled, align="none", materialise=False)
+        kept = cluster.train(failing(shuffled), align="none", epochs=2)
         written = four_slots.read.parquet(str(tmp_path / "rows"))
         report = cluster.train(failing(written), align="none")
         values = cluster.results()
-    assert report.ordered
-    assert everything({rank: runs[-1] for rank, runs in values.items()}) == [*range(400)]
+    assert [(each.ordered, each.materialised) for each in (plain, kept, report)] == [
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    for epoch in (-3, -2, -1):
+        assert everything({rank: runs[epoch] for rank, runs in values.items()}) == [*range(400)]

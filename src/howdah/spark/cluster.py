@@ -186,6 +186,7 @@ class Cluster:
         columns: Sequence[str] | None = None,
         steps: int | None = None,
         spill: int | str | None = None,
+        materialise: bool = True,
         timeout_s: float | None = 600.0,
     ) -> TrainReport:
         """Feed the rows of a DataFrame (or RDD, on classic Spark) and wait until all are used.
@@ -209,6 +210,10 @@ class Cluster:
             spill: what the files of a rank may take on its disk, for rows that do not fit into
                 memory: bytes, or a string such as ``"20g"``. By default a tenth of what was free is
                 left free. It fails where that is not enough.
+            materialise: where Spark promises no order of the rows, as after a shuffle, it computes all of
+                them before the first is fed, and its executors keep them, in memory and on disk,
+                until this call returns: then a task that fails goes on behind its last row. False
+                feeds them as they are computed, and a task that fails amid its rows ends the call.
             timeout_s: without any progress for so long it fails; None waits for ever.
 
         Returns:
@@ -226,12 +231,14 @@ class Cluster:
             raise BadInput(f"steps is {steps}; an epoch has at least one batch")
         options = _options(feed, epochs, align, cache, shuffle, spill, exchange=exchange)
         options = msgspec.structs.replace(options, steps=steps, rows=known_rows(source))
-        training = Training(self._live, source, options, timeout_s=timeout_s)
+        training = Training(
+            self._live, source, options, timeout_s=timeout_s, materialise=materialise
+        )
         if validated is None:
             return training.run()
         options = _options("validation", epochs, align, cache, None, spill)
         options = msgspec.structs.replace(options, rows=known_rows(validated))
-        with ValidationRun(self._live, validated, options, main=training):
+        with ValidationRun(self._live, validated, options, main=training, materialise=materialise):
             return training.run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:

@@ -211,6 +211,7 @@ def start(
     align: str = "drop",
     columns: list[str] | None = None,
     spill: int | str | None = None,
+    materialise: bool = True,
     timeout_s: float | None = 600.0,
 ) -> Stream:
     """Feed a streaming DataFrame to a cluster, micro-batch by micro-batch; returns at once.
@@ -229,6 +230,7 @@ def start(
             ``pad`` gives rows twice, ``none`` lets ranks differ.
         columns: only these.
         spill: what a rank's files may take on its disk: as in `Cluster.train`.
+        materialise: as in `Cluster.train`, of a micro-batch whose rows come in no promised order.
         timeout_s: without progress in a micro-batch for so long it fails; between them nobody
             waits.
 
@@ -248,6 +250,7 @@ def start(
         "align": align,
         "columns": columns,
         "spill": spill,
+        "materialise": materialise,
         "timeout_s": timeout_s,
     }
     stream = Stream(train, live, options)

@@ -43,5 +43,8 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
     without a position nobody knows."""
     ordered: bool = True
     """Spark gives the rows in the same order again, so a task that failed went on behind the last row
-    that arrived. Of other plans, such as after a shuffle, a task that failed amid its rows ends the
-    run with the reason: counts are exact in both cases."""
+    that arrived. Where it does not, a task that fails amid its rows ends the run with the reason: counts
+    are exact in both cases."""
+    materialised: bool = False
+    """The plan promises no order, such as after a shuffle: its rows were computed first and kept by
+    Spark's executors, and so they stayed in order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,15 @@ class Source(Protocol):
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
         ...
 
+    def materialised(self) -> Source | None:
+        """The same rows, computed now by a Spark job and kept by the executors, so that a partition's
+        rows stay in their order. None where this Spark cannot."""
+        ...
+
+    def release(self) -> None:
+        """Let the executors drop what was `materialised`."""
+        ...
+
 
 def source_of(session: Session, data: Any, columns: Sequence[str] | None = None) -> Source:
     """What feeds those columns of that data; a `Source` stays as it is.
@@ -82,6 +92,8 @@ class FrameSource:
         self._ordered: bool | None = None
         self._kept = False
         """Its partitions are the same in every query."""
+        self._made: Any = None
+        """The frame that was `materialised`."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """See `Source`."""
@@ -114,6 +126,20 @@ class FrameSource:
             self._ordered = self._session.ordered(self._frame)
         return self._ordered
 
+    def materialised(self) -> FrameSource | None:
+        """See `Source`."""
+        frame = self._session.materialised(self._frame)
+        if frame is None:
+            return None
+        made = copy.copy(self)
+        made._frame, made._made, made._ordered = frame, frame, True
+        return made
+
+    def release(self) -> None:
+        """See `Source`."""
+        if self._made is not None:
+            self._session.release(self._made)
+
 
 class RddSource:
     """An RDD of rows, tuples, lists, dictionaries or single values: made Arrow where it is."""
@@ -143,6 +169,16 @@ class RddSource:
         """See `Source`."""
         return rdd_ordered(self._rdd)
 
+    def materialised(self) -> RddSource:
+        """See `Source`."""
+        made = copy.copy(self)
+        made._rdd = materialised_rdd(self._rdd)
+        return made
+
+    def release(self) -> None:
+        """See `Source`."""
+        self._rdd.unpersist()
+
 
 def known_rows(source: Source) -> int | None:
     """How many rows it has; None where Spark would have to count them."""
@@ -155,6 +191,22 @@ def rdd_ordered(rdd: Any) -> bool:
         return determinate(rdd._jrdd.rdd())
     except Exception:  # py4j's
         return False
+
+
+def materialised_rdd(rdd: Any) -> Any:
+    """The same rows, computed now and kept by the executors: see `Session.materialised`."""
+    from pyspark import StorageLevel
+
+    made = rdd.mapPartitions(_same, preservesPartitioning=True)  # the RDD itself stays as it is
+    # pyspark computes what follows from the kept rows only if it knows that they are kept.
+    made.persist(StorageLevel.MEMORY_AND_DISK)
+    made.localCheckpoint()
+    made.count()
+    return made
+
+
+def _same(rows: Iterator[Any]) -> Iterator[Any]:
+    return rows
 
 
 def partition_feeder(

@@ -152,6 +152,23 @@ class Session:
             return None
         return type(frame)(made, frame.sparkSession)
 
+    def materialised(self, frame: Any) -> Any | None:
+        """The same rows, computed now, in an order that stays: executors keep them, in memory and on disk.
+        What a lost executor had of them is an error when it is read, and never computed anew.
+
+        None where this Spark cannot (3.5 on Connect).
+        """
+        try:
+            return frame.localCheckpoint()
+        except NotImplementedError:
+            return None
+
+    def release(self, frame: Any) -> None:
+        """What was `materialised` is not needed any more. On Connect the server drops it with the frame."""
+        if not self.connect:
+            with contextlib.suppress(Exception):  # py4j's: Spark drops it by itself, later
+                frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
+
     def known_rows(self, frame: Any) -> int | None:
         """How many rows it has, where that can be told without a Spark job; else None."""
         if self.connect:

@@ -6,12 +6,13 @@ used it, one has raised or wants no more, the gang has restarted, nothing moves,
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -45,6 +46,8 @@ _DIED = (
     "Could not recover from a failed barrier",
     "Connection reset",
 )
+_LOST = "Checkpoint block"
+"""How Spark's error begins where rows that were materialised are gone."""
 STOPPING_S = 0.3
 """After `feed.stop` feeders are told by their trainers; what still runs then is cancelled."""
 
@@ -70,11 +73,19 @@ class Training:
         *,
         timeout_s: float | None,
         main: Training | None = None,
+        materialise: bool = True,
     ) -> None:
-        """``main``: what programs train on meanwhile, while they read this now and then."""
+        """
+        Args:
+            main: what programs train on meanwhile, while they read this now and then.
+            materialise: rows whose order Spark does not promise are kept by its executors first.
+        """
         self._live = live
         self._controller = live.controller
+        self._plan = source
         self._source = source
+        """What is fed: the plan's rows, or those of it that are materialised."""
+        self._materialise = materialise
         self._options = options
         self._timeout_s = timeout_s
         self._main = main
@@ -110,6 +121,7 @@ class Training:
             self._controller.close_run(self._run)
             self._live.note_trained(self._run)
             self._end_queries()
+            self._release()
         self._await_counts()
         return self._report(stopped, time.monotonic() - began)
 
@@ -161,14 +173,22 @@ class Training:
         run, options = self._run, self._options
         positions = self._controller.positions(options.feed)
         found = resumption(run.number, options.align, positions.values())
+        # Who begins an epoch anew takes its rows in any order: what an executor has lost does not matter.
+        keep = self._materialise and not (found.skip or self._plan.ordered())
         with self._controller.watching():
             run.begin_again(generation, found, positions)
             run.forgotten += self._controller.forgotten(options.feed, generation)
             # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next one again.
             run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
+            run.materialised += keep
             self._controller.announce(run, readers)
             self._fed = False
-        if found.skip and not run.ordered:
+        of_other_rows = any(
+            each.materialised != run.materialised
+            for each in positions.values()
+            if (each.run, each.epoch) == (run.number, found.epoch) and each.rows
+        )
+        if found.skip and (of_other_rows or not run.ordered):
             raise FeedError(
                 f"the programs go on in the middle of epoch {found.epoch} of {options.feed!r}, and "
                 "Spark does not give the rows of this plan in the same order again: which of them they "
@@ -176,6 +196,10 @@ class Training:
                 "spark.read.parquet(path), or df.checkpoint(); or restore positions at the beginnings "
                 "of epochs only"
             )
+        if keep:
+            turn = self._keep_order(generation)
+            if turn is not _Turn.DONE:
+                return turn
         for epoch in range(found.epoch, options.epochs):
             if run.cached_epoch is not None and epoch > run.cached_epoch:
                 break
@@ -187,11 +211,44 @@ class Training:
         # `_look` sees when all of it has been used.
         return self._wait(generation, lambda: False)
 
+    def _keep_order(self, generation: int) -> _Turn:
+        """Have Spark compute the rows and keep them: so a task that fails goes on behind the last row
+        that arrived."""
+        found: list[Source | None] = []
+        self._release()
+        turn = self._query(generation, lambda: lambda: found.append(self._plan.materialised()))
+        kept = found[-1] if turn is _Turn.DONE else None
+        self._source = kept or self._plan
+        with self._controller.watching():
+            self._run.ordered = kept is not None
+        return turn
+
+    def _release(self) -> None:
+        """Of what is materialised nothing is fed any more."""
+        if self._source is not self._plan:
+            with contextlib.suppress(Exception):  # the session may have ended
+                self._source.release()
+            self._source = self._plan
+
     def _feed(self, generation: int, epoch: int, skip: Resumption) -> _Turn:
         """Have Spark bring an epoch to the trainers."""
-        while True:
+
+        def feed() -> Callable[[], Any]:
             sent = self._task(epoch, skip)
-            query = self._live.query(lambda sent=sent: self._source.feed(lambda: sent))
+            return lambda: self._source.feed(lambda: sent)
+
+        turn = self._query(generation, feed)
+        if turn is not _Turn.DONE:
+            return turn
+        gone = self._controller.fed(self._run, epoch, skip.skip)
+        if gone is not None:
+            raise FeedError(moved(self._options.feed, gone))
+        return _Turn.DONE
+
+    def _query(self, generation: int, action: Callable[[], Callable[[], Any]]) -> _Turn:
+        """Have Spark do what ``action`` gives, which is asked for each time that it is tried."""
+        while True:
+            query = self._live.query(action())
             self._queries.append(query)
             turn = self._wait(generation, lambda query=query: query.over)
             if turn is not _Turn.DONE:
@@ -200,15 +257,11 @@ class Training:
                 query.cancel()
                 return turn
             if query.error is None:
-                break
+                self._queries.remove(query)
+                return _Turn.DONE
             turn = self._after_failure(generation, query)
             if turn is not None:
                 return turn
-        gone = self._controller.fed(self._run, epoch, skip.skip)
-        if gone is not None:
-            raise FeedError(moved(self._options.feed, gone))
-        self._queries.remove(query)
-        return _Turn.DONE
 
     def _task(self, epoch: int, skip: Resumption) -> bytes:
         """What the tasks of one more query are told; those of earlier ones are heard no more."""
@@ -236,6 +289,13 @@ class Training:
             if not self._controller.connected():
                 # A program was killed, and Spark's task with it or after it.
                 return self._wait(generation, lambda: False)
+        if _LOST in query.problem:
+            raise FeedError(
+                f"an executor has ended, and with it rows of {self._options.feed!r} that it kept because "
+                "Spark does not give the rows of this plan in the same order again. To outlive "
+                "executors, write the rows first, df.write.parquet(path) and spark.read.parquet(path), "
+                f"or use df.checkpoint(): {query.problem}"
+            ) from query.error
         if self._retries and any(words in query.problem for words in _DIED):
             self._retries -= 1
             return None
@@ -390,6 +450,7 @@ class Training:
             repeated=self._run.repeated,
             forgotten=self._run.forgotten,
             ordered=self._run.ordered,
+            materialised=self._run.ordered and self._run.materialised > 0,
         )
 
     def _end_queries(self, wait_s: float = QUERY_END_S) -> None:
@@ -403,9 +464,19 @@ class ValidationRun:
     """Another feed of the same call, in a thread of its own: while the block runs, and until the
     programs have come back from what they do after the last epoch of ``main``."""
 
-    def __init__(self, live: Live, source: Source, options: Options, *, main: Training) -> None:
+    def __init__(
+        self,
+        live: Live,
+        source: Source,
+        options: Options,
+        *,
+        main: Training,
+        materialise: bool = True,
+    ) -> None:
         # Whether anything moves is the main feed's to judge.
-        self._training = Training(live, source, options, timeout_s=None, main=main)
+        self._training = Training(
+            live, source, options, timeout_s=None, main=main, materialise=materialise
+        )
         self._main = main
         self._error: BaseException | None = None
         self.report: TrainReport | None = None

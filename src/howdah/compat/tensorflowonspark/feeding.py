@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.spark.cluster import Cluster
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import rdd_feeder, rdd_ordered
+from howdah.spark.rows import materialised_rdd, rdd_feeder, rdd_ordered
 
 
 class PickledRows:
@@ -26,6 +26,14 @@ class PickledRows:
     def ordered(self) -> bool:
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
         return rdd_ordered(self._rdd)
+
+    def materialised(self) -> PickledRows:
+        """The same rows, kept by the executors in an order that stays."""
+        return PickledRows(materialised_rdd(self._rdd))
+
+    def release(self) -> None:
+        """Let the executors drop what was `materialised`."""
+        self._rdd.unpersist()
 
 
 def is_stream(data: Any) -> bool:

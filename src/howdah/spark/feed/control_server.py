@@ -55,8 +55,9 @@ SCORERS_ENDED = "the cluster that scores these rows has ended"
 SUPERSEDED = "a later attempt of this task, or another query, has the partition"
 UNORDERED = (
     "{} rows of partition {} had been taken when its task failed, and Spark does not give the rows of "
-    "this plan in the same order again: to go on would lose some and repeat others. Materialise the "
-    "rows first, df.write.parquet(path) and spark.read.parquet(path), or df.checkpoint()"
+    "this plan in the same order again: to go on would lose some and repeat others. Without "
+    "materialise=False Spark keeps the rows first (over Connect from Spark 4 on); or write them, "
+    "df.write.parquet(path) and spark.read.parquet(path)"
 )
 
 
@@ -421,6 +422,7 @@ class ControlServer:
             first_epoch=run.first_epoch,
             cached_epoch=run.cached_epoch,
             readers=len(run.readers or ()),
+            materialised=run.materialised,
         )
 
     def _tell_all(self, message: msgspec.Struct) -> None:

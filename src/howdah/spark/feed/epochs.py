@@ -148,9 +148,18 @@ class ChunkQueue:
 class TrainerEpoch(ChunkQueue):
     """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its queue too."""
 
-    def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
+    def __init__(
+        self,
+        run: int,
+        number: int,
+        options: Options,
+        *,
+        scoring: bool = False,
+        materialised: int = 0,
+    ) -> None:
         super().__init__()
         self.run = run
+        self._materialised = materialised
         self.number = number
         self.align: Align = Align.NONE if scoring else options.align
         self.scoring = scoring
@@ -270,7 +279,13 @@ class TrainerEpoch(ChunkQueue):
             chunk = source.chunk
             known = rows.get(chunk.partition, [])
             rows[chunk.partition] = merged([*known, *chunk.handed(source.at)])
-        return Position(run=self.run, epoch=self.number, rows=rows, batches=self.batches)
+        return Position(
+            run=self.run,
+            epoch=self.number,
+            rows=rows,
+            batches=self.batches,
+            materialised=self._materialised,
+        )
 
     def drop(self) -> int:
         """Forget what was not handed out; bytes of the buffer it took."""
@@ -293,6 +308,7 @@ class TrainerRun:
         self.purpose: Purpose = opening.purpose
         self.options: Options = opening.options
         self.readers: int = opening.readers
+        self._materialised: int = opening.materialised
         self.first_epoch: int = opening.first_epoch
         self.current: int = opening.first_epoch
         """The epoch being handed out."""
@@ -311,7 +327,13 @@ class TrainerRun:
         """The state of that epoch, begun if need be."""
         epoch = self.epochs.get(number)
         if epoch is None:
-            epoch = TrainerEpoch(self.number, number, self.options, scoring=self.scoring)
+            epoch = TrainerEpoch(
+                self.number,
+                number,
+                self.options,
+                scoring=self.scoring,
+                materialised=self._materialised,
+            )
             epoch.last = not self.scoring and number + 1 >= self.options.epochs
             self.epochs[number] = epoch
         return epoch

@@ -58,6 +58,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Of that epoch, by partition."""
     batches: int = 0
     """Trained in that epoch."""
+    materialised: int = 0
+    """See `Open.materialised`: the offsets of other ones say nothing."""
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +275,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     right unless that one goes on from a position in its middle."""
     readers: int = 0
     """Ranks that read it."""
+    materialised: int = 0
+    """How often executors had to compute and keep its rows, so that these stay in their order."""
 
 
 class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):

@@ -112,6 +112,8 @@ class RunState:
         """In which it went on last."""
         self.ordered = True
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
+        self.materialised = 0
+        """So often executors had to compute and keep the rows, as the plan promises no order."""
         self.query: int = 0
         """Number of Spark's query that feeds it now."""
         self.first_epoch: int = 0

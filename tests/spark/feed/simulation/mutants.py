@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
+from howdah.spark import training
 from howdah.spark.feed import control_server, ingest, plan, run_state, state
 from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
 from howdah.spark.feed.messages import OffsetQuery, OffsetReply
@@ -77,6 +78,11 @@ def _prepare(feed: state.FeedState, run: TrainerRun, number: int) -> None:
         feed._lay_out(run, number)
 
 
+def _keep_order(work: training.Training, generation: int) -> Any:
+    work._run.ordered = True
+    return training._Turn.DONE
+
+
 def _nothing(*args: Any) -> None:
     pass
 
@@ -95,5 +101,8 @@ MUTANTS: dict[str, Mutant] = {
     "as many batches as the richest rank has": _put(run_state, "allowance", _allows_the_richest),
     "dropped rows are not counted": _put(TrainerEpoch, "drop", _drop),
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
+    "rows in any order are fed as if they stayed in theirs": _put(
+        training.Training, "_keep_order", _keep_order
+    ),
     "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
 }

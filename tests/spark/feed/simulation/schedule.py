@@ -64,6 +64,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     pipe: int
     faults: list[Fault]
     restarts: int = 0
+    ordered: bool = True
+    """Whether Spark gives the rows in the same order again."""
 
     @property
     def ranks(self) -> int:
@@ -127,6 +129,7 @@ def schedule(seed: int) -> Schedule:
         pipe=chance.choice((1, 300, 1 << 20)),
         faults=[Fault(chance.randint(0, 250), kind) for kind in kinds],
         restarts=restarts,
+        ordered=random.Random(f"ordered {seed}").random() < 0.8,
     )
 
 

@@ -8,9 +8,10 @@ Spark has given them up; processes are killed and come again; programs stop and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -140,8 +141,9 @@ class _Session:
 class Job:
     """A query that feeds: Spark's scheduler, and the tasks it knows of."""
 
-    def __init__(self, world: World, sent: bytes) -> None:
+    def __init__(self, world: World, rows: Callable[[int], list[Any]], sent: bytes) -> None:
         self._world = world
+        self._rows = rows
         self._task = feeder.msgspec.msgpack.decode(sent, type=feeding.Task)
         self.me = world.actors.current
         self.waiting = deque(range(len(world.schedule.partitions)))
@@ -200,7 +202,7 @@ class Job:
         work = feeder._Feeding(self._task, me)
         world.asking[number] = work.controller  # type: ignore[assignment]
         try:
-            work.run(iter(world.rows[partition]))
+            work.run(iter(self._rows(partition)))
         except GreenletExit:
             raise
         except Exception as error:
@@ -227,15 +229,45 @@ class Job:
 
 
 class _Source:
-    def __init__(self, world: World) -> None:
+    """A plan, or its rows as executors keep them."""
+
+    def __init__(self, world: World, kept: int = 0) -> None:
         self._world = world
+        self._kept = kept
 
     def feed(self, task: Any) -> list[tuple[int, int, int]]:
-        Job(self._world, task()).run()
+        Job(self._world, self._rows, task()).run()
         return []
 
     def ordered(self) -> bool:
-        return True
+        return self._world.schedule.ordered or self._kept > 0
+
+    def materialised(self) -> _Source:
+        world = self._world
+        for _ in range(2):
+            world.actors.block(world.late.random())
+            if world.actors.current in world.session.cancelled:
+                raise RuntimeError("the job was cancelled")
+        world.kept += 1
+        return _Source(world, world.kept)
+
+    def release(self) -> None:
+        pass
+
+    def _rows(self, partition: int) -> list[Any]:
+        """Of an attempt that begins now."""
+        world = self._world
+        rows = world.rows[partition]
+        if world.schedule.ordered:
+            return rows
+        ids = [id for batch in rows for id in batch["id"].to_pylist()]
+        order = f"{self._kept} {partition}" if self._kept else world.late.random()
+        random.Random(order).shuffle(ids)
+        left = iter(ids)
+        return [
+            pa.record_batch({"id": pa.array([*itertools.islice(left, batch.num_rows)], pa.int64())})
+            for batch in rows
+        ]
 
 
 class _Live(live.Live):
@@ -285,6 +317,8 @@ class World:
         self.session = _Session(self)
         self.jobs: list[Job] = []
         self.attempts = 0
+        self.kept = 0
+        """So often rows were materialised."""
         self.asking: dict[int, network.Asking] = {}
         self.gang: list[Process] = []
         self.past: list[list[Batch]] = [[] for _ in range(schedule.ranks)]
