@@ -21,6 +21,7 @@ from howdah.spark.rows import FrameSource
 from howdah.spark.session import Session
 from howdah.spec.model import Network, Role
 from howdah.wire.addresses import NoInterface, address_of
+from tests.docs.pages import blocks
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -672,3 +673,50 @@ def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: An
             BackendError, match=rf"No port from {port} to {port} .`.network. ports`"
         ):
             start(spark, collect, network=Network(ports=f"{port}-{port}"))
+
+
+def shown(page: str, words: str) -> str:
+    """The program with these words that a guide shows."""
+    (text,) = [
+        block.text for block in blocks("python") if block.page.name == page and words in block.text
+    ]
+    return text
+
+
+@pytest.mark.thorough
+def test_the_programs_that_the_guides_show_run(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = spark.range(0, 600, 1, 4).selectExpr(
+        "id as label", "array(float(id), float(7), float(3)) as image"
+    )
+    frame.write.parquet("arriving")
+    names = {"__name__": "__main__", "spark": spark, "train_df": frame, "test_df": frame}
+
+    exec(shown("spark.md", "rows += len"), names)
+    report: Any = names["report"]
+    assert (report.rows + report.dropped, sorted(names["values"])) == (1800, [0, 1])
+
+    exec(shown("spark.md", "def classify"), names)
+    assert spark.read.parquet("scored").where("prediction = 0").count() == 593
+
+    stream = shown("spark-streams.md", "train_stream")
+    for old, new in (
+        ('"/', '"'),
+        ("    ...", "    eventually(lambda: stream.report.rows > 0)"),
+        ("workers=2", "workers=1"),
+    ):
+        assert old in stream
+        stream = stream.replace(old, new)
+    exec(stream, {**names, "schema": frame.schema, "eventually": eventually})
+    exec(shown("spark.md", "examine(spark)"), names)
+
+    exec(shown("spark-feeds.md", "feed.restore"), names)
+    each = {"source": "each"}
+    with start(spark, names["train"], workers=1, checkpoint=each) as cluster:
+        assert cluster.train(frame).rows == 600
+
+    names["train"] = lambda rate: 2 * rate
+    exec(shown("spark.md", "losses = run").replace("workers=4", "workers=2"), names)
+    assert names["losses"] == [0.02, 0.02]
