@@ -117,9 +117,10 @@ The rules are those of `TonySession`:
   `fail-on-worker-failure-enabled`. They are in no `TF_CONFIG` and no `CLUSTER_SPEC`, and get no `TF_CONFIG`.
 - **PyTorch's ranks** are unique over chief and workers, and `WORLD` is their number. TonY gives rank 0 to both `chief:0`
   and `worker:0`.
-- **Placement.** `NOTIN` is a condition, as in TonY. `IN` is a condition in TonY, but Howdah has only preferences for
-  nearness (`near`, `pack`). So Howdah refuses `IN`, and everything else that `placement` cannot express. The message
-  names the key and says what to do.
+- **Placement.** Conditions stay conditions: `NOTIN` becomes `apart` or `spread`, and `IN` becomes `together`. Howdah
+  refuses everything else that `placement` cannot express: racks, node attributes, cardinalities, a second `IN` under
+  one `AND`, and an `IN` with the role's own tag, which keeps its first container waiting in TonY. The message names the
+  key and says what to do.
 - **A prepare stage** does not see roles whose containers are not there yet. TonY lists them as empty.
 - **The application's type** is `HOWDAH`. Find your applications by name, tag or queue.
 - **Tokens.** Howdah uses the tokens of a token file (`HADOOP_TOKEN_FILE_LOCATION`) to reach the cluster. It passes them

@@ -218,24 +218,23 @@ def test_a_single_node_runs_the_masters_command_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "instead"),
+    ("spec", "told"),
     [
-        ("IN,NODE,worker", "pack=true"),
-        ("IN,NODE,ps", 'near=["ps"]'),
-        ("AND(NOTIN,NODE,worker:in,node,store)", 'near=["ps"]'),
+        ("IN,NODE,worker", "keeps the first container of worker waiting for one beside it"),
+        ("IN,NODE,ps,worker", "keeps the first container of worker waiting for one beside it"),
+        ("AND(IN,NODE,ps:in,node,store)", "is a second condition of nearness"),
     ],
 )
-def test_nearness_that_must_be_is_refused(spec: str, instead: str) -> None:
+def test_nearness_that_cannot_be_a_condition_is_refused(spec: str, told: str) -> None:
     values = {
         **TWO,
         "tony.ps.instances": "1",
         "tony.ps.allocation-tags": "store",
         "tony.worker.placement-spec": spec,
     }
-    (told,) = problems(values, executes="x")
-    assert told.startswith("tony.xml: tony.worker.placement-spec: ")
-    assert "is a condition with TonY, and `placement` knows nearness as a preference only" in told
-    assert f"a preference is --set 'roles.worker.placement.{instead}'" in told
+    (problem,) = problems(values, executes="x")
+    assert problem.startswith("tony.xml: tony.worker.placement-spec: ")
+    assert told in problem
 
 
 def test_hadoops_class_path_is_left_out_where_it_was() -> None:
@@ -373,6 +372,9 @@ def test_labels_of_a_role_win_over_those_of_the_application() -> None:
         ("notin,node,ps", {"apart": ["ps"]}),
         ("NOTIN,NODE,store", {"apart": ["ps"]}),
         ("AND(NOTIN,NODE,worker:NOTIN,NODE,ps)", {"spread": True, "apart": ["ps"]}),
+        ("IN,NODE,store", {"together": ["ps"]}),
+        ("in,node,store,ps", {"together": ["ps"]}),
+        ("AND(NOTIN,NODE,worker:IN,NODE,ps)", {"spread": True, "together": ["ps"]}),
     ],
 )
 def test_placement_specs_say_what_placement_can(spec: str, placement: dict[str, object]) -> None:

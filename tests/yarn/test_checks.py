@@ -193,6 +193,20 @@ def test_more_tasks_than_nodes_to_spread_over() -> None:
     assert "2 tasks want a node each, but only 1 of the nodes can hold one" in text
 
 
+def test_no_node_for_a_container_and_the_one_it_must_be_together_with() -> None:
+    def told(memory: str) -> list[str]:
+        worker = Role(memory=memory, placement=Placement(together=("ps",)))
+        roles = {"ps": Role(memory="3g"), "worker": worker}
+        job = expand(Job(command="true", mode=Mode.EACH, roles=roles))
+        return checks.problems(job, role_resources(job), CLUSTER)
+
+    assert told("1g") == []
+    assert only(told("2g")).startswith(
+        "roles.worker.placement.together: no one node can hold a container of worker and one of ps "
+        "(5 GiB of memory"
+    )
+
+
 def test_the_master_is_looked_at_too() -> None:
     assert only(found(master=Master(memory="16g"))).startswith("master.memory: 16 GiB")
 

@@ -200,6 +200,75 @@ def test_a_role_near_another_waits_for_it_and_then_prefers_its_nodes() -> None:
     assert counts(requests.take_changes()) == {("worker", "n1"): 0, ("worker", "/r1"): 0}
 
 
+TOGETHER = {
+    "worker": RoleResources(placement=Placement(together=("ps",))),
+    "ps": RoleResources(),
+}
+
+
+def test_a_role_together_with_another_is_asked_for_on_its_nodes_and_nowhere_else() -> None:
+    requests = OutstandingRequests(TOGETHER, constraints=True)
+    requests.nodes_are(NODES, smallest=STEP)
+    requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3, 4)])
+    assert counts(requests.take_changes()) == {("ps", ANY): 2}
+    assert requests.only_on() == {"worker": (("ps",), frozenset())}
+    requests.allocated(granted(2, "n1"))
+    changes = requests.take_changes()
+    assert {each.place: (each.count, each.relaxed) for each in changes.requests} == {
+        "n1": (2, True),
+        "/r1": (2, False),
+        ANY: (2, False),
+    }
+    _, excess = requests.allocated(granted(1, "n2", "n1", first=5))
+    assert excess == ["c5"], "no ps is there"
+    requests.allocated(granted(2, "n2", first=7))
+    assert ("worker", "n2") in counts(requests.take_changes())
+    assert requests.only_on() == {"worker": (("ps",), frozenset({"n1", "n2"}))}
+
+
+def test_a_role_together_with_another_is_not_asked_for_where_that_one_has_gone() -> None:
+    requests = OutstandingRequests(TOGETHER)
+    requests.nodes_are(NODES, smallest=STEP)
+    requests.add([*asks_for("worker", 1), *asks_for("ps", 2)])
+    requests.take_changes()
+    requests.allocated(granted(2, "n1"))
+    requests.take_changes()
+    requests.completed("c1")
+    requests.add(asks_for("ps", 3))
+    told = {(each.role, each.place): each for each in requests.take_changes().requests}
+    assert {name: each.count for name, each in told.items()} == {
+        ("worker", "n1"): 0,
+        ("worker", "/r1"): 0,
+        ("worker", ANY): 0,
+        ("ps", ANY): 1,
+    }
+    assert not told["worker", ANY].relaxed, "it is the same request"
+
+
+def test_a_role_on_nodes_of_a_spread_one_waits_for_all_of_it_and_may_be_spread_itself() -> None:
+    roles = {
+        "worker": RoleResources(placement=Placement(together=("ps",), spread=True)),
+        "ps": RoleResources(placement=Placement(spread=True)),
+    }
+    requests = OutstandingRequests(roles)
+    requests.nodes_are(NODES, smallest=STEP)
+    requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3, 4)])
+    assert counts(requests.take_changes()) == {("ps", ANY): 2}
+    requests.allocated(granted(2, "n1"))
+    assert not counts(requests.take_changes())
+    requests.allocated(granted(2, "n2", first=2))
+    assert counts(requests.take_changes()) == {
+        ("worker", "n1"): 1,
+        ("worker", "n2"): 1,
+        ("worker", "/r1"): 2,
+        ("worker", ANY): 2,
+    }
+    requests.allocated(granted(1, "n1", first=3))
+    changes = requests.take_changes()
+    assert changes.blacklist == ("n1",)
+    assert requests.allocated(granted(1, "n2", first=4))[1] == []
+
+
 def test_containers_are_asked_for_evenly_by_the_names_of_nodes_that_have_room_and_anywhere() -> (
     None
 ):
@@ -293,10 +362,15 @@ class Cluster(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.outstanding = OutstandingRequests(
-            {**PLAIN, "lone": RoleResources(placement=Placement(spread=True))}
+            {
+                **PLAIN,
+                "lone": RoleResources(placement=Placement(spread=True)),
+                "beside": RoleResources(placement=Placement(together=("ps", "lone"))),
+            }
         )
-        self.keys = {"worker": 1, "ps": 2, "lone": 3}
+        self.keys = {"worker": 1, "ps": 2, "lone": 3, "beside": 4}
         self.pending: Counter[tuple[int, str]] = Counter()
+        self.relaxed: dict[int, bool] = {}
         self.blacklist: set[str] = set()
         self.on_the_way: list[Allocated] = []
         self.allocated: dict[str, Allocated] = {}
@@ -304,7 +378,11 @@ class Cluster(RuleBasedStateMachine):
         self.matched: dict[int, Allocated] = {}
         self.ids = itertools.count(1)
 
-    @rule(target=requests, role=st.sampled_from(["worker", "ps", "lone"]), n=st.integers(1, 3))
+    @rule(
+        target=requests,
+        role=st.sampled_from(["worker", "ps", "lone", "beside"]),
+        n=st.integers(1, 3),
+    )
     def request(self, role: str, n: int) -> object:
         numbers = [next(self.ids) for _ in range(n)]
         self.wanted |= dict.fromkeys(numbers, role)
@@ -331,6 +409,8 @@ class Cluster(RuleBasedStateMachine):
         changes = self.outstanding.take_changes()
         for request in changes.requests:
             self.pending[request.key, request.place] = request.count
+            if request.place == ANY:
+                assert self.relaxed.setdefault(request.key, request.relaxed) == request.relaxed
         self.blacklist = (self.blacklist - set(changes.unblacklist)) | set(changes.blacklist)
         for container_id in changes.release:
             self.allocated.pop(container_id, None)
@@ -340,6 +420,9 @@ class Cluster(RuleBasedStateMachine):
             assert number not in self.matched
             assert self.keys[self.wanted[number]] == one.key
             self.matched[number] = one
+        there = {each.node for n, each in self.matched.items() if self.wanted[n] in ("ps", "lone")}
+        for number, one in matched:
+            assert self.wanted[number] != "beside" or one.node in there
 
     @rule(room=st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1500)))
     def look(self, room: dict[str, int]) -> None:
@@ -347,7 +430,7 @@ class Cluster(RuleBasedStateMachine):
         self.outstanding.nodes_are({name: node(room[name]) for name in room}, smallest=STEP)
 
     @rule(
-        key=st.integers(1, 3),
+        key=st.integers(1, 4),
         name=st.sampled_from("abcdef"),
         many=st.integers(1, 4),
         off_switch=st.booleans(),
@@ -356,6 +439,8 @@ class Cluster(RuleBasedStateMachine):
         """As ``LocalityAppPlacementAllocator`` counts."""
         for _ in range(many):
             if not self.pending[key, ANY] or name in self.blacklist:
+                return
+            if not self.relaxed[key] and not self.pending[key, name]:
                 return
             places = [name, "/r1", ANY] if self.pending[key, name] else ["/r1", ANY]
             if not self.pending[key, "/r1"] or (off_switch and len(places) == 2):
@@ -380,9 +465,12 @@ class Cluster(RuleBasedStateMachine):
         assert len(nodes) == len(set(nodes))
 
     def teardown(self) -> None:
+        names = [*"abcdef", *(f"z{n}" for n in range(40))]
+        self.request("ps", 1)  # whoever must be beside it can be
+        self.look(dict.fromkeys(names, 1500))
         for _ in range(60):
             self.beat()
-            for key, name in itertools.product((1, 2, 3), [f"z{n}" for n in range(40)]):
+            for key, name in itertools.product((1, 2, 3, 4), names):
                 self.allocate(key, name, 1)
             if not self.outstanding.outstanding:
                 break

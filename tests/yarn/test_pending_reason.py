@@ -129,3 +129,21 @@ def test_why_containers_do_not_come() -> None:
         "worker: the queue or the user has no more memory to give: 512 MiB of memory left, "
         "1 GiB of memory needed for one"
     )
+
+
+def test_containers_that_may_be_on_the_nodes_of_another_role_only() -> None:
+    each = {"worker": Amount(memory_mb=2048, cores=1)}
+    nodes = cluster(node("a:1", used_mb=3072), node("b:1"))
+
+    def why(*there: str) -> str:
+        only_on = {"worker": (("ps",), frozenset(there))}
+        return pending_reason.for_containers(
+            {"worker": 1}, each, {}, cluster=nodes, only_on=only_on
+        )
+
+    assert why() == "worker: it must be on a node of ps, and there is none yet"
+    assert why("a") == (
+        "worker: it must be on a node of ps, and none of them has 2 GiB of memory, 1 core free; "
+        "the nearest, a:1, has 1 GiB of memory"
+    )
+    assert why("a", "b") == ""

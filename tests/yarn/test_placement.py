@@ -9,11 +9,13 @@ def nodes(job: YarnJob, role: str) -> list[str]:
     return [task.node or "" for task in job.view().tasks if task.role == role]
 
 
-def role(name: str, instances: int, placement: str = "", more: str = "") -> str:
+def role(
+    name: str, instances: int, placement: str = "", more: str = "", memory: str = "256m"
+) -> str:
     return f"""
 [roles.{name}]
 instances = {instances}
-memory = "256m"
+memory = "{memory}"
 command = "sleep 300"
 {more}
 placement = {{ {placement} }}
@@ -36,6 +38,21 @@ def test_roles_are_kept_apart_and_asked_for_near_each_other_as_the_job_says(yarn
     assert set(nodes(job, "apart")).isdisjoint(nodes(job, "ps"))
     # How long a scheduler waits for a preferred node is the site's (node-locality-delay).
     assert len(nodes(job, "near")) == 1
+    job.handle.stop()
+    job.wait()
+
+
+def test_a_role_together_with_another_is_on_its_node_or_waits_though_others_have_room(
+    yarn: Yarn,
+) -> None:
+    # A node has 6 GiB: beside the one of ps there is room for one of these two, elsewhere for both.
+    job = yarn.submit(
+        role("ps", 1, memory="3g") + role("worker", 2, 'together = ["ps"]', memory="2g")
+    )
+    why = "worker: it must be on a node of ps, and none of them has 2 GiB"
+    job.until(lambda view: view.pending_reason.startswith(why), "it waits, and says why")
+    (there,) = nodes(job, "ps")
+    assert sorted(nodes(job, "worker")) == ["", there]
     job.handle.stop()
     job.wait()
 

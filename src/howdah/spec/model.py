@@ -168,6 +168,8 @@ class Placement(_Table, frozen=True, kw_only=True):
     """Put all tasks on as few nodes as possible."""
     near: tuple[str, ...] = ()
     """Roles whose nodes are preferred."""
+    together: tuple[str, ...] = ()
+    """Roles whose nodes are the only ones: each container is on a node where one of them has a container."""
     apart: tuple[str, ...] = ()
     """Roles whose nodes are avoided."""
     racks: tuple[str, ...] = ()

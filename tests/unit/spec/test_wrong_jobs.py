@@ -202,6 +202,30 @@ WRONG: Wrong = {
             'job.toml:5: roles.worker.placement.apart: "ps" is to be both near and apart; keep one',
         ],
     ),
+    "together and apart": (
+        "job.toml",
+        RUN
+        + '[roles.ps]\n[roles.worker.placement]\ntogether = ["ps"]\napart = ["ps"]\npack = true\n',
+        [
+            'job.toml:5: roles.worker.placement.apart: "ps" is to be both together and apart; keep one',
+            "job.toml:6: roles.worker.placement.pack: together says already which nodes there are to choose from; remove pack",
+        ],
+    ),
+    "each together with the other": (
+        "job.toml",
+        RUN
+        + '[roles.ps.placement]\ntogether = ["worker"]\n[roles.worker.placement]\ntogether = ["ps"]\n',
+        [
+            "job.toml:3: roles.ps.placement.together: ps needs the nodes of worker needs the nodes of ps: none of them would ever start; remove one of these",
+        ],
+    ),
+    "together with a role of a later stage": (
+        "job.toml",
+        RUN + '[roles.worker]\n[roles.db]\nprepare = true\nplacement = { together = ["worker"] }\n',
+        [
+            'job.toml:5: roles.db.placement.together: "worker" has no containers before this role\'s have ended; make worker a prepare role too',
+        ],
+    ),
     "a program a GPU without GPUs": (
         "job.toml",
         ROLE + 'processes = "gpus"\n',

@@ -246,7 +246,10 @@ class YarnBackend:
         table, pending = self._containers, self._pending
         if table is None or pending is None:
             return ""
-        return await pending.words(self._login, table.requests.missing(), table.headroom)
+        requests = table.requests
+        return await pending.words(
+            self._login, requests.missing(), table.headroom, requests.only_on()
+        )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""

@@ -279,7 +279,11 @@ def _greatest(nodes: Iterable[Node]) -> Amount:
 def _together(
     job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
 ) -> list[str]:
-    return [*_spread(job, roles, queue, cluster), *_gang(job, roles, queue, cluster)]
+    return [
+        *_spread(job, roles, queue, cluster),
+        *_beside(roles, queue, cluster),
+        *_gang(job, roles, queue, cluster),
+    ]
 
 
 def _spread(
@@ -299,6 +303,32 @@ def _spread(
                 f"roles.{name}.placement.spread: {least} tasks want a node each, but only "
                 f"{len(fitting)} of the nodes{_labelled(label)} can hold one; at most: instances = "
                 f"{len(fitting)}, or spread = false"
+            )
+
+
+def _beside(
+    roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+) -> Iterator[str]:
+    """One node must be able to hold both a role's container and one of a role it is to be together with."""
+    for name, resources in roles.items():
+        others = [each for each in resources.placement.together if each in roles]
+        own = rounded(of_role(resources), cluster.smallest)
+        nodes = _partition(_in(resources.label, queue), cluster)
+        if not others or not nodes:
+            continue
+        pairs = [
+            (_in(roles[each].label, queue), own + rounded(of_role(roles[each]), cluster.smallest))
+            for each in others
+        ]
+        if not any(
+            node.label == label and not both.beyond(node.capability)
+            for label, both in pairs
+            for node in nodes
+        ):
+            yield (
+                f"roles.{name}.placement.together: no one node can hold a container of {name} and one of "
+                f"{listed(others)} ({pairs[0][1]}); make them smaller, give both the same label, or use near, "
+                "which is a preference"
             )
 
 

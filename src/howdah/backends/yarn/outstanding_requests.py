@@ -10,6 +10,8 @@ Where containers shall be (`howdah.spec.model.Placement`):
 
 - ``near``, ``pack`` and ``racks`` are preferences: requests by name of node or rack, with relaxed
   locality. ``near`` waits until the other role has its containers.
+- ``together`` is a condition: only the nodes of the other roles are asked for, without relaxed locality, once
+  there are some. What comes elsewhere nevertheless is given back.
 - ``spread`` and ``apart`` are conditions. Where the ResourceManager takes placement constraints
   (``yarn.resourcemanager.placement-constraints.handler``) it is told to spread; else the nodes in
   question are blacklisted while only such a role is asked for, and what comes there nevertheless is
@@ -47,6 +49,8 @@ class RoleRequest(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     place: str = ANY
     """`ANY`, a node, or a rack."""
+    relaxed: bool = True
+    """Whether they may come from any node of the place; else only from nodes that are asked for by name."""
     apart_from: tuple[str, ...] | None = None
     """Roles none of whose containers may be on the same node, for a ResourceManager that sees to
     it; None for an ordinary request."""
@@ -155,7 +159,8 @@ class OutstandingRequests:
         self._named = {}
         for role, count in self.missing().items():
             resources = self._roles[role]
-            if resources.placement.racks or self._near(role) or self._apart_from(role):
+            placement = resources.placement
+            if placement.racks or placement.together or self._near(role) or self._apart_from(role):
                 continue
             label = resources.label or default_label
             each = rounded(of_role(resources), smallest)
@@ -180,6 +185,15 @@ class OutstandingRequests:
     def roles_wanted(self) -> list[str]:
         """Roles with outstanding requests."""
         return [role for role, wanted in self._wanted.items() if wanted]
+
+    def only_on(self) -> dict[str, tuple[tuple[str, ...], frozenset[str]]]:
+        """Of roles that miss containers and may be on some nodes only: the roles that must be there, and the
+        nodes where these are."""
+        return {
+            role: (together, self._nodes_of(together))
+            for role in self.roles_wanted()
+            if (together := self._together(role))
+        }
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -265,6 +279,8 @@ class OutstandingRequests:
         if self._constrained(role):
             return [self._request(role, count, ANY)]  # a scheduling request names no places
         nodes = self._preferred(role, count)
+        if self._together(role) and not nodes:
+            return []
         racks = (*(self._racks[node] for node in nodes), *self._roles[role].placement.racks)
         places = {**nodes, **dict.fromkeys(racks, count), ANY: count}
         return [self._request(role, number, place) for place, number in places.items()]
@@ -272,15 +288,25 @@ class OutstandingRequests:
     def _request(self, role: str, count: int, place: str) -> RoleRequest:
         apart_from = self._apart_from(role) if self._constrained(role) else None
         return RoleRequest(
-            role=role, key=self._keys[role], count=count, place=place, apart_from=apart_from
+            role=role,
+            key=self._keys[role],
+            count=count,
+            place=place,
+            relaxed=not (self._together(role) and (place == ANY or place.startswith("/"))),
+            apart_from=apart_from,
         )
 
     def _preferred(self, role: str, count: int) -> dict[str, int]:
         """How many of ``count`` may come from which nodes, if not from anywhere."""
         named = self._named.get(role, {})
-        if near := self._near(role):
-            held = {held.node for held in self._held.values() if held.role in near}
-            named = dict.fromkeys(sorted(held & self._racks.keys()), count)
+        if together := self._together(role):
+            nodes = self._nodes_of(together)
+            if self._conditional(role):
+                nodes -= self._forbidden(role)
+            each = 1 if self._roles[role].placement.spread else count
+            named = dict.fromkeys(sorted(nodes & self._racks.keys()), each)
+        elif near := self._near(role):
+            named = dict.fromkeys(sorted(self._nodes_of(near) & self._racks.keys()), count)
         return {
             node: min(number, count)
             for node, number in named.items()
@@ -291,6 +317,23 @@ class OutstandingRequests:
         placement = self._roles[role].placement
         return set(placement.near) | ({role} if placement.pack else set())
 
+    def _nodes_of(self, roles: Iterable[str]) -> frozenset[str]:
+        return frozenset(held.node for held in self._held.values() if held.role in roles)
+
+    # -- together --------------------------------------------------------------------------------
+
+    def _together(self, role: str) -> tuple[str, ...]:
+        return self._roles[role].placement.together
+
+    def _lacks_nodes(self, role: str) -> bool:
+        """Whether there is nothing to ask for yet. Roles with forbidden nodes are asked for when no other is:
+        all of their containers are waited for."""
+        together = self._together(role)
+        if not together:
+            return False
+        wanted = [other for other in together if self._wanted.get(other)]
+        return not self._nodes_of(together) or any(self._conditional(each) for each in wanted)
+
     # -- spread and apart ------------------------------------------------------------------------
 
     def _apart_from(self, role: str) -> tuple[str, ...]:
@@ -300,22 +343,25 @@ class OutstandingRequests:
         return tuple(dict.fromkeys((*own, *(r for r in placement.apart if r in self._roles))))
 
     def _constrained(self, role: str) -> bool:
-        """Whether the ResourceManager is told of the condition. Not with a node label: only
-        ordinary requests name one. Not of other roles: their containers come by ordinary requests
+        """Whether the ResourceManager is told of the condition. Not with a node label or certain nodes:
+        only ordinary requests name some. Not of other roles: their containers come by ordinary requests
         and have no tags."""
         resources = self._roles[role]
-        return self._constraints and self._apart_from(role) == (role,) and not resources.label
+        named = resources.label or resources.placement.together
+        return self._constraints and self._apart_from(role) == (role,) and not named
 
     def _conditional(self, role: str) -> bool:
         """Whether we see to the role's condition ourselves."""
         return bool(self._apart_from(role)) and not self._constrained(role)
 
     def _conflicts(self, role: str, node: str) -> bool:
+        together = self._together(role)
+        if together and node not in self._nodes_of(together):
+            return True
         return self._conditional(role) and node in self._forbidden(role)
 
     def _forbidden(self, role: str) -> frozenset[str]:
-        others = self._apart_from(role)
-        return frozenset(held.node for held in self._held.values() if held.role in others)
+        return self._nodes_of(self._apart_from(role))
 
     def _requested_now(self) -> list[str]:
         """Roles that are asked for at present; others wait for them.
@@ -323,7 +369,7 @@ class OutstandingRequests:
         A blacklist holds for all roles, so roles with forbidden nodes come alone, and last. Who
         wants to be near another waits until that one has its containers.
         """
-        roles = self.roles_wanted()
+        roles = [role for role in self.roles_wanted() if not self._lacks_nodes(role)]
         free = [role for role in roles if not self._conditional(role)]
         if not free:
             return roles[:1]

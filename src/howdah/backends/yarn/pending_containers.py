@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import cluster_report, pending_reason
@@ -33,8 +33,15 @@ class PendingContainers:
         self._asked: float | None = None
         self._asking = asyncio.Lock()
 
-    async def words(self, login: Login, missing: Mapping[str, int], headroom: Amount | None) -> str:
-        """Why ``missing`` containers, by role, are not there yet; empty if that cannot be told.
+    async def words(
+        self,
+        login: Login,
+        missing: Mapping[str, int],
+        headroom: Amount | None,
+        only_on: Mapping[str, tuple[Sequence[str], Set[str]]],
+    ) -> str:
+        """Why ``missing`` containers, by role, are not there yet; empty if that cannot be told. ``only_on``
+        is what `OutstandingRequests.only_on` gives.
 
         Where the ResourceManager does not take the login as a client's, only the master's headroom
         tells.
@@ -48,7 +55,13 @@ class PendingContainers:
         }
         each = {role: of_role(resources) for role, resources in self._roles.items()}
         return pending_reason.for_containers(
-            missing, each, labels, queue=found, cluster=cluster, headroom=headroom
+            missing,
+            each,
+            labels,
+            queue=found,
+            cluster=cluster,
+            headroom=headroom,
+            only_on=only_on,
         )
 
     async def figures(self, login: Login, max_age_s: float) -> tuple[Cluster | None, Queue | None]:

@@ -9,7 +9,7 @@ for, and its headroom: `for_containers` says it from the same figures.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
@@ -96,6 +96,7 @@ def for_containers(
     queue: Queue | None = None,
     cluster: Cluster | None = None,
     headroom: Amount | None = None,
+    only_on: Mapping[str, tuple[Sequence[str], Set[str]]] | None = None,
 ) -> str:
     """Why containers of a running master do not come.
 
@@ -106,10 +107,17 @@ def for_containers(
         queue: the queue as it is, if that is known.
         cluster: the nodes as they are, if that is known.
         headroom: what the application may have more, as ``allocate`` told.
+        only_on: of roles that may be on some nodes only: the roles that must be there, and the nodes where
+            these are.
     """
     parts: list[str] = []
     for role, count in missing.items():
-        if count > 0 and (why := _role(each[role], labels.get(role, ""), queue, cluster, headroom)):
+        if count <= 0:
+            continue
+        together, there = (only_on or {}).get(role, ((), frozenset()))
+        label = labels.get(role, "")
+        why = _beside(each[role], together, there, cluster) if together else ""
+        if why or (why := _role(each[role], label, queue, cluster, headroom)):
             parts.append(f"{role}: {why}")
     words = {part.partition(": ")[2] for part in parts}
     if len(words) == 1 and len(parts) > 1:
@@ -136,6 +144,19 @@ def _role(
             f"{quantity(name, amount.of(name))} needed for one"
         )
     return ""
+
+
+def _beside(amount: Amount, roles: Sequence[str], there: Set[str], cluster: Cluster | None) -> str:
+    """Nothing to be had from the nodes that other roles are on."""
+    must = f"it must be on a node of {listed(roles)}"
+    if not there:
+        return f"{must}, and there is none yet"
+    if cluster is None:
+        return ""
+    nodes = [n for n in cluster.nodes if {n.host, n.host.rpartition(":")[0]} & there]
+    if not nodes or any(not amount.beyond(node.free) for node in nodes):
+        return ""
+    return f"{must}, and none of them has {amount} free; {_nearest(amount, nodes)}"
 
 
 def _no_node(amount: Amount, label: str, cluster: Cluster) -> str:

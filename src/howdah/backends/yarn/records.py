@@ -28,7 +28,7 @@ def resource_request(wanted: RoleRequest, resources: RoleResources) -> yarn.Reso
         resource_name=wanted.place,
         capability=resource(resources).to_proto(),
         num_containers=wanted.count,
-        relax_locality=True,
+        relax_locality=wanted.relaxed,
         allocation_request_id=wanted.key,
     )
     request.priority.priority = wanted.key

@@ -2,7 +2,8 @@
 
 Source: ``org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser``: ``IN,NODE,tag`` and
 ``NOTIN,NODE,tag``, several tags after one another, joined as ``AND(a:b)``. All are conditions there, and so is
-what `placement` makes of them: it knows nearness only as a preference, so ``IN`` is refused.
+what `placement` makes of them. Of several tags that ``IN`` names one is enough
+(``PlacementConstraintsUtil``), as of several roles in ``together``.
 """
 
 from __future__ import annotations
@@ -42,22 +43,30 @@ def _add(part: str, role: str, tags: Mapping[str, frozenset[str]], found: dict[s
             f"{part!r} speaks of {words[1]}; only NODE can be said here, so use a node label or leave it "
             "out"
         )
+    meant: list[str] = []
     for tag in words[2:]:
-        meant = sorted(name for name, own in tags.items() if tag in own)
-        if not meant:
+        roles = sorted(name for name, own in tags.items() if tag in own)
+        if not roles:
             raise ValueError(
                 f"no role has the allocation tag {tag!r} that {part!r} names; say which one does with "
                 "tony.<type>.allocation-tags"
             )
-        if kind == "in":
-            wish = "pack=true" if role in meant else f'near=["{meant[0]}"]'
+        meant += [name for name in roles if name not in meant]
+    if kind == "in":
+        if role in meant:
             raise ValueError(
-                f"{part!r} is a condition with TonY, and `placement` knows nearness as a preference only; use "
-                "a node label (tony.<type>.node-label), which is a condition, or leave it out; a preference is "
-                f"--set 'roles.{role}.placement.{wish}'"
+                f"{part!r} keeps the first container of {role} waiting for one beside it, with TonY too; leave "
+                f"it out, and prefer few nodes with --set 'roles.{role}.placement.pack=true'"
             )
-        for other in meant:
-            if other == role:
-                found["spread"] = True
-            elif other not in found.setdefault("apart", []):
-                found["apart"].append(other)
+        if "together" in found:
+            raise ValueError(
+                f"{part!r} is a second condition of nearness, and `placement` has one; keep one IN, which may "
+                "name several tags of which one is enough"
+            )
+        found["together"] = meant
+        return
+    for other in meant:
+        if other == role:
+            found["spread"] = True
+        elif other not in found.setdefault("apart", []):
+            found["apart"].append(other)

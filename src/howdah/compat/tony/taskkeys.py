@@ -155,8 +155,8 @@ TYPES = (
     Row(
         key="tony.<type>.placement-spec",
         to="roles.<type>.placement",
-        words="`NOTIN,NODE,tag` is `apart` (or `spread`, if it is its own); `IN`, cardinalities, node "
-        "attributes and racks are refused: use a node label",
+        words="`IN,NODE,tag` is `together`, `NOTIN,NODE,tag` is `apart` (or `spread`, if it is its own); "
+        "cardinalities, node attributes and racks are refused: use a node label",
     ),
     Row(
         key="tony.<type>.allocation-tags",

@@ -223,6 +223,7 @@ def _order(job: Job) -> Iterator[Breach]:
         for key, others in (
             ("after", role.after),
             ("near", role.placement.near),
+            ("together", role.placement.together),
             ("apart", role.placement.apart),
         ):
             path = ("roles", name, key) if key == "after" else ("roles", name, "placement", key)
@@ -233,18 +234,24 @@ def _order(job: Job) -> Iterator[Breach]:
             if not role.linger.after:
                 message = "it names no role to come after, so its time would never begin"
                 yield Breach(path, message, 'name the roles it goes on after, such as ["chief"]')
-    waits = {
-        name: [other for other in role.after if other in job.roles and other != name]
-        for name, role in job.roles.items()
+    after = {name: role.after for name, role in job.roles.items()}
+    yield from _circle(after, ("after",), " waits for ")
+    together = {name: role.placement.together for name, role in job.roles.items()}
+    yield from _circle(together, ("placement", "together"), " needs the nodes of ")
+
+
+def _circle(waits: Mapping[str, tuple[str, ...]], key: KeyPath, words: str) -> Iterator[Breach]:
+    known = {
+        name: [other for other in others if other in waits and other != name]
+        for name, others in waits.items()
     }
     try:
-        TopologicalSorter(waits).prepare()
+        TopologicalSorter(known).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
         # graphlib names what is waited for first; a reader expects "a waits for b".
-        words = " waits for ".join(reversed(circle))
-        message = f"{words}: none of them would ever start"
-        yield Breach(("roles", circle[0], "after"), message, "remove one of these")
+        message = f"{words.join(reversed(circle))}: none of them would ever start"
+        yield Breach(("roles", circle[0], *key), message, "remove one of these")
 
 
 def _other_roles(
@@ -260,6 +267,7 @@ def _other_roles(
             cannot = {
                 "after": "wait for",
                 "near": "be near",
+                "together": "be together with",
                 "apart": "be apart from",
                 "linger": "go on after",
             }[key]
@@ -284,6 +292,18 @@ def _placement(job: Job) -> Iterator[Breach]:
         for other in sorted({*role.placement.near} & {*role.placement.apart}):
             message = f"{shown(other)} is to be both near and apart"
             yield Breach((*path, "apart"), message, "keep one")
+        together = role.placement.together
+        for other in sorted({*together} & {*role.placement.apart}):
+            message = f"{shown(other)} is to be both together and apart"
+            yield Breach((*path, "apart"), message, "keep one")
+        for key in ("pack", "near", "racks"):
+            if together and getattr(role.placement, key):
+                message = "together says already which nodes there are to choose from"
+                yield Breach((*path, key), message, f"remove {key}", ((*path, "together"),))
+        for other in together:
+            if role.prepare and other in job.roles and not job.roles[other].prepare:
+                message = f"{shown(other)} has no containers before this role's have ended"
+                yield Breach((*path, "together"), message, f"make {other} a prepare role too")
 
 
 def _outcome(job: Job) -> Iterator[Breach]:
