@@ -22,7 +22,7 @@ from benchmarks.coordinator import Fleets, python, share, until_input_ends
 from benchmarks.jobs import Stuck
 from benchmarks.results import Measure, measure, progress
 from howdah.backends.yarn.local_resources import FILE, LocalResources
-from howdah.hadoop.credentials import AMRM_TOKEN, Credentials, Token
+from howdah.hadoop.security.credentials import AMRM_TOKEN, Credentials, Token
 from howdah.storage.jobdir import JobDirectory
 
 SITE = """<configuration>

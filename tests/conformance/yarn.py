@@ -15,9 +15,9 @@ import psutil
 import howdah
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn.backend import YarnBackend
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import FILE, HOWDAH, LocalResource, LocalResources
+from howdah.backends.yarn.master.backend import YarnBackend
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
 from howdah.storage.hdfs.files import Hdfs

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn import cluster_report, secretfile
-from howdah.backends.yarn.application_end import of_attempt
-from howdah.backends.yarn.container_table import ContainerTable
-from howdah.backends.yarn.nodes import Nodes
-from howdah.backends.yarn.outstanding_requests import OutstandingRequests
+from howdah.backends.yarn import secretfile
+from howdah.backends.yarn.client import cluster_report
+from howdah.backends.yarn.client.application_end import of_attempt
+from howdah.backends.yarn.master.container_table import ContainerTable
+from howdah.backends.yarn.master.nodes import Nodes
+from howdah.backends.yarn.master.outstanding_requests import OutstandingRequests
 from howdah.hadoop.address import Address
 from howdah.hadoop.aggregated import AggregatedLogs, javaserial
 from howdah.hadoop.aggregated.source import LogFormatError
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Credentials, CredentialsError, Format, Token
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.frames import Call, FrameReader, parse_response, read_varint
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
@@ -29,6 +29,7 @@ from howdah.hadoop.protos import common, hdfs, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.rpc import RpcClient
 from howdah.hadoop.scheduler import Scheduler
+from howdah.hadoop.security.credentials import Credentials, CredentialsError, Format, Token
 from tests.fuzz.target import Target, in_file
 
 _SAMPLES = Path(__file__).with_name("samples")

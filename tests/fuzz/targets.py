@@ -18,7 +18,7 @@ from howdah.hadoop.siteparser import read_properties
 from howdah.packing.archives import PackingError
 from howdah.packing.ignore_rules import rules
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.ipc import read_head, read_schema
+from howdah.spark.feed.arrow.ipc import read_head, read_schema
 from howdah.spec import load
 from howdah.spec.problems import JobFileError
 from howdah.spec.readers.document import read_file

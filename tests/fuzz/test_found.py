@@ -18,7 +18,7 @@ from howdah.packing.archives import PackingError
 from howdah.packing.ignore_rules import rules
 from howdah.packing.python import elf
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.ipc import CONTINUATION, Head, Kind, read_head, read_schema
+from howdah.spark.feed.arrow.ipc import CONTINUATION, Head, Kind, read_head, read_schema
 from howdah.spark.tfrecord.codec.columns import RecordType
 from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import CorruptRecord

@@ -8,13 +8,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Token
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
 from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.scheduler import Scheduler
+from howdah.hadoop.security.credentials import Token
 
 WAIT_S = 60.0
 BEAT_S = 0.05

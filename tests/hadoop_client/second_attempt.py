@@ -13,12 +13,12 @@ import sys
 from pathlib import Path
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import AMRM_TOKEN, Credentials, Token
 from howdah.hadoop.ids import ContainerId, NodeId, Resource
 from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.scheduler import SUCCEEDED, Scheduler
+from howdah.hadoop.security.credentials import AMRM_TOKEN, Credentials, Token
 
 
 async def first(scheduler: Scheduler, configuration: Configuration) -> None:

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Token
-from howdah.hadoop.digest import DigestLayer, DigestMd5, Rc4, parse_challenge
 from howdah.hadoop.errors import AuthenticationError, ConfigurationError
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common
-from howdah.hadoop.sasl import check_simple, choose, server_principal
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.digest import DigestLayer, DigestMd5, Rc4, parse_challenge
+from howdah.hadoop.security.identity import Identity
+from howdah.hadoop.security.sasl import check_simple, choose, server_principal
 
 CHALLENGE = (
     b'realm="default",nonce="abc+/=",qop="auth,auth-int,auth-conf",charset=utf-8,'

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.hadoop.credentials import Credentials, CredentialsError, Format, Token
+from howdah.hadoop.security.credentials import Credentials, CredentialsError, Format, Token
 
 names = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 secrets = st.binary(max_size=300)

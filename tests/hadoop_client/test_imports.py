@@ -12,7 +12,7 @@ import google.protobuf.message, google.protobuf.descriptor_pool, asyncio
 before = set(sys.modules)
 begun = time.process_time()
 import howdah.hadoop.resourcemanager, howdah.hadoop.scheduler, howdah.hadoop.nodemanager
-import howdah.hadoop.namenode, howdah.hadoop.credentials
+import howdah.hadoop.namenode, howdah.hadoop.security.credentials
 took = time.process_time() - begun
 print(json.dumps([took, sorted(set(sys.modules) - before)]))
 """

@@ -10,11 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import HDFS_TOKEN, RM_TOKEN, Credentials, CredentialsError, Token
 from howdah.hadoop.errors import AuthenticationError, ConfigurationError
-from howdah.hadoop.login import login
-from howdah.hadoop.names import Principal, short_name
-from howdah.hadoop.tokens import identifier, owner
+from howdah.hadoop.security.credentials import (
+    HDFS_TOKEN,
+    RM_TOKEN,
+    Credentials,
+    CredentialsError,
+    Token,
+)
+from howdah.hadoop.security.login import login
+from howdah.hadoop.security.names import Principal, short_name
+from howdah.hadoop.security.tokens import identifier, owner
 
 REALM = "EXAMPLE.COM"
 

@@ -8,8 +8,8 @@ import pytest
 
 from howdah.hadoop import errors
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import HDFS_TOKEN
 from howdah.hadoop.namenode import NameNode
+from howdah.hadoop.security.credentials import HDFS_TOKEN
 
 
 async def test_strangers_are_refused(configuration: Configuration) -> None:

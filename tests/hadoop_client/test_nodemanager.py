@@ -6,11 +6,11 @@ import pytest
 
 from howdah.hadoop import errors
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Credentials, Token
 from howdah.hadoop.ids import ContainerId
 from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import Credentials, Token
 from tests.hadoop_client.masters import master
 
 

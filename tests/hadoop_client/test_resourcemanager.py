@@ -8,10 +8,10 @@ import pytest
 
 from howdah.hadoop import errors
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import RM_TOKEN, Credentials
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
+from howdah.hadoop.security.credentials import RM_TOKEN, Credentials
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.configuration import GPU, LICENCE
 from tests.hadoop_client.masters import state, until

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from howdah.hadoop import errors, frames
 from howdah.hadoop.address import Address
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.rpc import RpcClient
+from howdah.hadoop.security.identity import Identity
 from tests.hadoop_client.standin import NO_ANSWER, Request, StandIn, answer, refusal
 
 PROTOCOL = "org.example.Protocol"
@@ -216,7 +216,7 @@ async def test_a_silent_connection_is_given_up_and_the_next_server_asked() -> No
 
 
 async def test_a_server_that_never_lets_in_leaves_time_for_the_next() -> None:
-    from howdah.hadoop.credentials import Token
+    from howdah.hadoop.security.credentials import Token
 
     def simple(request: Request) -> bytes:
         return echo(request)
@@ -338,7 +338,7 @@ async def test_another_kind_of_server_is_told_in_words(greeting: bytes, said: st
 
 
 async def test_a_server_that_accepts_and_says_nothing_does_not_hang_sasl() -> None:
-    from howdah.hadoop.credentials import Token
+    from howdah.hadoop.security.credentials import Token
 
     async with StandIn(echo, greeting=b"") as server:
         limits = Limits(connect_timeout_s=0.2)
@@ -351,7 +351,7 @@ async def test_a_server_that_accepts_and_says_nothing_does_not_hang_sasl() -> No
 
 @pytest.mark.parametrize("reset", [True, False])
 async def test_a_server_that_goes_away_while_authenticating_is_tried_again(reset: bool) -> None:
-    from howdah.hadoop.credentials import Token
+    from howdah.hadoop.security.credentials import Token
 
     came = 0
 

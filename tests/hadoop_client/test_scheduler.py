@@ -13,12 +13,12 @@ import pytest
 import howdah
 from howdah.hadoop import errors
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Token
 from howdah.hadoop.ids import AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.scheduler import SUCCEEDED, AnswerLost, Scheduler
+from howdah.hadoop.security.credentials import Token
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.configuration import GPU, LICENCE
 from tests.hadoop_client.masters import ask, master, state, submit_unmanaged, until

@@ -13,14 +13,14 @@ import pytest
 from howdah.hadoop import connection, errors
 from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Token
-from howdah.hadoop.digest import DigestLayer
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.namenode import NameNode
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.rpc import RpcClient
 from howdah.hadoop.scheduler import SUCCEEDED
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.digest import DigestLayer
+from howdah.hadoop.security.identity import Identity
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import LogFormat
 from tests.hadoop.plugin import MakeCluster

@@ -36,8 +36,8 @@ assert hdfs_native.Client(f"{place.scheme}://{place.netloc}").delete(place.path,
 _TOKENS = """
 import asyncio, sys
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Credentials
-from howdah.hadoop.login import login
+from howdah.hadoop.security.credentials import Credentials
+from howdah.hadoop.security.login import login
 from howdah.hadoop.namenode import NameNode
 from howdah.hadoop.resourcemanager import ResourceManager
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.kerberos.person import Person
 
 _PROVIDER = """
-from howdah.hadoop.credentials import Token
+from howdah.hadoop.security.credentials import Token
 
 def tokens(request):
     assert request.renewer.startswith("rm/"), request

@@ -12,7 +12,7 @@ import pytest
 from howdah.backends.findings import Health
 from howdah.backends.spark.doctor import examine
 from howdah.spark import Cluster
-from howdah.spark.feed.feeder_client import Trainer, first_word
+from howdah.spark.feed.tasks.feeder_client import Trainer, first_word
 
 
 @pytest.fixture(autouse=True)

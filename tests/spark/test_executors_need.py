@@ -17,7 +17,7 @@ import howdah.backends.spark.slot_task
 import howdah.client.submission.function_script
 import howdah.spark.context
 import howdah.spark.feed.feed
-import howdah.spark.feed.scorer
+import howdah.spark.feed.tasks.scorer
 import howdah.spark.feed.trainer
 import howdah.spark.scoring.worker
 import cloudpickle

@@ -8,6 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from howdah.spark.feed.control.plan import (
+    Load,
+    Resumption,
+    allowance,
+    batch_rows,
+    preference,
+    resumption,
+)
+from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import (
     Align,
@@ -20,15 +29,6 @@ from howdah.spark.feed.messages import (
     Position,
     Purpose,
 )
-from howdah.spark.feed.plan import (
-    Load,
-    Resumption,
-    allowance,
-    batch_rows,
-    preference,
-    resumption,
-)
-from howdah.spark.feed.run_state import RunState
 from howdah.spark.session import shuffles
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))

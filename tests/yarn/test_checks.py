@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from howdah.backends.resources import role_resources
-from howdah.backends.yarn import checks
 from howdah.backends.yarn.amounts import GPU, Amount
-from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
+from howdah.backends.yarn.client import checks
+from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, Share
 from howdah.frameworks.planning import expand
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Acl, Hadoop, Job, Master, Mode, Placement, Role

@@ -236,7 +236,7 @@ def test_a_master_that_cannot_start_is_shown_with_its_last_words(yarn: Yarn) -> 
 
 
 def test_what_was_shipped_and_is_gone_is_named(yarn: Yarn) -> None:
-    from howdah.backends.yarn import application_end
+    from howdah.backends.yarn.client import application_end
 
     text = (
         "Application application_1_0001 failed 1 times due to AM Container for "
@@ -462,7 +462,7 @@ def test_without_a_configuration_it_is_said_where_was_looked(
 
 KILLED = """
 import os, signal, sys
-from howdah.backends.yarn.submit import YarnSubmission
+from howdah.backends.yarn.client.submit import YarnSubmission
 from howdah.cli.main import main
 
 setattr(YarnSubmission, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from howdah.backends.yarn.site import YarnSite
+from howdah.backends.yarn.client.site import YarnSite
 from howdah.storage import journal, replica
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.backends.yarn import application_end, container_exit_status
+from howdah.backends.yarn.client import application_end
+from howdah.backends.yarn.master import container_exit_status
 from howdah.core.messages import ContainerEndKind as Kind
 from howdah.storage.layout import JobMeta
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn.allocate_loop import AllocateLoop
-from howdah.backends.yarn.outstanding_requests import OutstandingRequests
+from howdah.backends.yarn.master.allocate_loop import AllocateLoop
+from howdah.backends.yarn.master.outstanding_requests import OutstandingRequests
 from howdah.core.messages import ContainerRequest
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.protos import yarn as protos

@@ -16,8 +16,8 @@ from howdah.backends.gpus import Device, DeviceLocks
 from howdah.backends.yarn import boot, container_launch, devices, launch_context, secretfile
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources, Visibility
-from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.protos import yarn
+from howdah.hadoop.security.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.spec.model import Acl, Docker, Hadoop
 
 LAUNCH = AgentLaunch(

@@ -12,8 +12,13 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.amounts import Amount
-from howdah.backends.yarn.cluster import Node
-from howdah.backends.yarn.outstanding_requests import ANY, Allocated, Changes, OutstandingRequests
+from howdah.backends.yarn.client.cluster import Node
+from howdah.backends.yarn.master.outstanding_requests import (
+    ANY,
+    Allocated,
+    Changes,
+    OutstandingRequests,
+)
 from howdah.core.messages import ContainerRequest
 from howdah.spec.model import Placement
 

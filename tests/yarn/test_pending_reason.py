@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.amounts import GPU, Amount
-from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
+from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, Share
 from howdah.backends.yarn.pending_reason import Application
 
 MASTER = Amount(memory_mb=512, cores=1)

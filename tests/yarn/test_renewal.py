@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from howdah.backends.yarn import renewal
+from howdah.backends.yarn.master import renewal
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import InvalidToken
 from howdah.hadoop.namenode import NameNode

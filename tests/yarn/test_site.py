@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.backends.yarn import site
-from howdah.backends.yarn.site import YarnSite
+from howdah.backends.yarn.client import site
+from howdah.backends.yarn.client.site import YarnSite
 from howdah.hadoop.protos import yarn
 from howdah.spec.model import Job, Master, Role
 from howdah.storage.jobdir import JobDirectory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from howdah.backends.yarn import staging
+from howdah.backends.yarn.client import staging
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Checkpoint, Environment, Hadoop, Job, Outputs, Role
 

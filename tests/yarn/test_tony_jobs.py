@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from howdah.client.sync import JobHandle
-from howdah.hadoop.credentials import Credentials, Token
+from howdah.hadoop.security.credentials import Credentials, Token
 from howdah.spec.problems import JobFileError
 from howdah.wire.status import JobView
 from tests.yarn.runner import Yarn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import AsyncMock
 
 from howdah.backends.base import PageReaders
-from howdah.backends.yarn.view_acls import readers
+from howdah.backends.yarn.master.view_acls import readers
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Acl
 

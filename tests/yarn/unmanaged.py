@@ -6,10 +6,10 @@ import asyncio
 from pathlib import Path
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import AMRM_TOKEN, Credentials, Token
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.security.credentials import AMRM_TOKEN, Credentials, Token
 
 
 async def submit(configuration: Configuration, user: str, name: str) -> tuple[ApplicationId, Token]:

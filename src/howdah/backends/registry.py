@@ -60,11 +60,11 @@ BUILT_IN = {
         here=True,
     ),
     "yarn": Parts(
-        backend="howdah.backends.yarn.backend:YarnBackend",
-        submission="howdah.backends.yarn.submission_start:begin",
-        site="howdah.backends.yarn.site:YarnSite",
-        elsewhere="howdah.backends.yarn.remote_jobs",
-        doctor="howdah.backends.yarn.doctor:examine",
+        backend="howdah.backends.yarn.master.backend:YarnBackend",
+        submission="howdah.backends.yarn.client.submission_start:begin",
+        site="howdah.backends.yarn.client.site:YarnSite",
+        elsewhere="howdah.backends.yarn.client.remote_jobs",
+        doctor="howdah.backends.yarn.client.doctor:examine",
         configured_by="HADOOP_CONF_DIR",
         runs_functions=False,
         memory_mb="howdah.backends.yarn.amounts:DEFAULT_MEMORY_MB",
@@ -197,7 +197,7 @@ def own_jobs_at(url: str) -> list[JobDirectory]:
 
 def store_elsewhere(url: str) -> Any:
     """The jobs of all users below that URL, as a cluster keeps them: an object with ``place``, ``pause_s``,
-    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.remote_jobs.Store`.
+    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.client.remote_jobs.Store`.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
-from howdah.hadoop import frames, sasl
+from howdah.hadoop import frames
 from howdah.hadoop.address import Address
-from howdah.hadoop.digest import Layer
 from howdah.hadoop.errors import (
     AuthenticationError,
     AuthenticationRefused,
@@ -24,8 +23,10 @@ from howdah.hadoop.errors import (
     HadoopError,
     ProtocolError,
 )
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common
+from howdah.hadoop.security import sasl
+from howdah.hadoop.security.digest import Layer
+from howdah.hadoop.security.identity import Identity
 
 _READ_BYTES = 65536
 _GSS = "GSS initiate failed"

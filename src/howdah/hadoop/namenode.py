@@ -12,12 +12,12 @@ from urllib.parse import urlsplit
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.credentials import HDFS_TOKEN, Token
 from howdah.hadoop.errors import RemoteFileNotFound
-from howdah.hadoop.identity import Identity
-from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, hdfs
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import HDFS_TOKEN, Token
+from howdah.hadoop.security.identity import Identity
+from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service, expiry, token_service
 
 

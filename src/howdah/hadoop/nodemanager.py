@@ -8,14 +8,14 @@ from collections.abc import Iterable, Mapping
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import CallTimeout, ConnectFailed, ConnectionLost, RemoteError
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ContainerId, NodeId
-from howdah.hadoop.login import Login
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import Signal
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.identity import Identity
+from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service, remote_exception
 
 

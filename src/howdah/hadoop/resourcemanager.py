@@ -11,13 +11,13 @@ from typing import Literal
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.credentials import RM_TOKEN, Token
 from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, Resource
-from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import RM_TOKEN, Token
+from howdah.hadoop.security.identity import Identity
+from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service, expiry, token_service
 
 NodeState = Literal[

@@ -22,7 +22,6 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 from howdah.hadoop import retry as retrying
 from howdah.hadoop.address import Address
 from howdah.hadoop.connection import Connection, Limits
-from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import (
     CallTimeout,
     ConnectFailed,
@@ -31,8 +30,9 @@ from howdah.hadoop.errors import (
     ProtocolError,
 )
 from howdah.hadoop.frames import Call
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.retry import Next, RetryPolicy
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.identity import Identity
 
 R = TypeVar("R", bound=Message)
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import (
     ApplicationMasterNotRegistered,
     CallTimeout,
@@ -21,10 +20,11 @@ from howdah.hadoop.errors import (
     RetriableError,
     StandbyError,
 )
-from howdah.hadoop.identity import Identity
-from howdah.hadoop.login import Login
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.identity import Identity
+from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service
 
 REGISTER_S = 120.0

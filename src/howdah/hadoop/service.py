@@ -16,10 +16,10 @@ from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.errors import ProtocolError, RemoteError, remote_error
-from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.rpc import RpcClient
+from howdah.hadoop.security.identity import Identity
 
 R = TypeVar("R", bound=Message)
 

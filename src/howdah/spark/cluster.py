@@ -14,9 +14,9 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.client.following.items import LogLine
 from howdah.client.submission.loading import load_object
 from howdah.client.submission.submit import submit
-from howdah.spark.feed.controller import FeedController
-from howdah.spark.feed.feeder_client import Access
+from howdah.spark.feed.control.feed_controller import FeedController
 from howdah.spark.feed.messages import Align, Options
+from howdah.spark.feed.tasks.feeder_client import Access
 from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret

@@ -10,8 +10,8 @@ import msgspec
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeding import Task
 from howdah.spark.feed.messages import Align, Options, Purpose
+from howdah.spark.feed.tasks.feeding import Task
 from howdah.spark.frames import map_in_arrow
 from howdah.spark.rows import partition_feeder
 
@@ -89,7 +89,7 @@ def _prober(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from howdah.spark.feed.feeder import feed_partition
+        from howdah.spark.feed.tasks.feeder import feed_partition
 
         for answer in feed_partition(sent, batches):
             yield pa.record_batch({"schema": pa.array([answer.schema.serialize().to_pybytes()])})

@@ -17,12 +17,12 @@ from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.control_server import Failure
-from howdah.spark.feed.controller import FeedController
-from howdah.spark.feed.feeder_client import Access
+from howdah.spark.feed.control.control_server import Failure
+from howdah.spark.feed.control.feed_controller import FeedController
+from howdah.spark.feed.control.plan import enough as has_enough
+from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.messages import Align
-from howdah.spark.feed.plan import enough as has_enough
-from howdah.spark.feed.run_state import RunState
+from howdah.spark.feed.tasks.feeder_client import Access
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView

@@ -30,8 +30,8 @@ import pyarrow.dataset as arrow
 from howdah import task
 from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
-from howdah.spark.feed.loaders import Loaders
+from howdah.spark.feed.adapters.loaders import Loaders
+from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.tfrecord.filesystems import find, resolved
 from howdah.storage.hdfs.names import is_hdfs
 
@@ -58,7 +58,7 @@ class FilePosition(msgspec.Struct, frozen=True, kw_only=True):
 class ParquetFeed(Loaders):
     """Rows of Parquet files for one rank, a segment of its own. For one thread at a time.
 
-    Batches are those of `howdah.spark.feed.feed.Feed`: `howdah.spark.feed.columns` says which array a
+    Batches are those of `howdah.spark.feed.feed.Feed`: `howdah.spark.feed.arrow.columns` says which array a
     column becomes.
 
     Args:

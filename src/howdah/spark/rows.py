@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
+from howdah.spark.feed.control.plan import BATCH_BYTES, batch_rows
 from howdah.spark.frames import map_in_arrow, select
 from howdah.spark.session import Session, determinate
 from howdah.spec.problems import closest, listed
@@ -97,7 +97,7 @@ class FrameSource:
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """See `Source`."""
-        from howdah.spark.feed.feeder import RESULT
+        from howdah.spark.feed.tasks.feeder import RESULT
 
         sent = task()
         ordered = self.ordered()
@@ -212,10 +212,10 @@ def _same(rows: Iterator[Any]) -> Iterator[Any]:
 def partition_feeder(
     sent: bytes, *, checked: bool = False
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What a Spark task does with its record batches; see `howdah.spark.feed.feeder.feed_partition`."""
+    """What a Spark task does with its record batches; see `howdah.spark.feed.tasks.feeder.feed_partition`."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
-        from howdah.spark.feed.feeder import feed_partition
+        from howdah.spark.feed.tasks.feeder import feed_partition
 
         yield from feed_partition(sent, cut(batches), checked=checked)
 
@@ -240,7 +240,7 @@ def rdd_feeder(
     """What a Spark task does with an RDD's rows: partition, rows and bytes are its answer."""
 
     def task(rows: Iterator[Any]) -> Iterator[tuple[int, int, int]]:
-        from howdah.spark.feed.feeder import feed_partition
+        from howdah.spark.feed.tasks.feeder import feed_partition
 
         for batch in feed_partition(sent, to_batches(rows)):
             for row in batch.to_pylist():

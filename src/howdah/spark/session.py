@@ -13,7 +13,7 @@ from typing import Any
 from howdah.backends.spark import sessions
 from howdah.backends.spark.error_texts import error_text, was_cancelled
 from howdah.backends.spark.sessions import is_connect, session_of
-from howdah.spark.feed.plan import MOST_ROWS
+from howdah.spark.feed.control.plan import MOST_ROWS
 from howdah.storage.jobdir import user_name
 
 MOST_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"

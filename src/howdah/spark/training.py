@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeding import Task
+from howdah.spark.feed.control.plan import Resumption, enough, moved, resumption
+from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import Options, Purpose
-from howdah.spark.feed.plan import Resumption, enough, moved, resumption
-from howdah.spark.feed.run_state import RunState
+from howdah.spark.feed.tasks.feeding import Task
 from howdah.spark.reports import RankReport, TrainReport
 from howdah.spark.rows import Source
 from howdah.spark.session import Query

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from howdah import task
 from howdah.spark.context import Wiring
-from howdah.spark.feed.feeder_client import Access
 from howdah.spark.feed.messages import (
     Begin,
     Broken,
@@ -36,6 +35,7 @@ from howdah.spark.feed.messages import (
     Scored,
     Stop,
 )
+from howdah.spark.feed.tasks.feeder_client import Access
 from howdah.spark.feed.trainer import Trainer
 from howdah.wire.channel import Channel, serve
 from howdah.wire.frames import encode

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.columns import Converter, array, concatenated, rows
+from howdah.spark.feed.arrow.columns import Converter, array, concatenated, rows
 
 
 def converted(column: pa.Array, **arguments: Any) -> Any:

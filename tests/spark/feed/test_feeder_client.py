@@ -12,9 +12,9 @@ import termios
 
 import pytest
 
-from howdah.spark.feed import feeder_client
-from howdah.spark.feed.feeder_client import ControllerConnection, Trainer, first_word
 from howdah.spark.feed.messages import AssignmentRequest, Begin, Stop
+from howdah.spark.feed.tasks import feeder_client
+from howdah.spark.feed.tasks.feeder_client import ControllerConnection, Trainer, first_word
 from tests.spark.feed.rig import Rig, access
 
 

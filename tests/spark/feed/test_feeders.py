@@ -17,11 +17,9 @@ import pytest
 from howdah import task
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import control_server, feeder_client
-from howdah.spark.feed.controller import FeedController
-from howdah.spark.feed.feeder import _Feeding
-from howdah.spark.feed.feeder_client import NotTaken
-from howdah.spark.feed.feeding import Connecting, Me, Task
+from howdah.spark.feed.control import control_server
+from howdah.spark.feed.control.feed_controller import FeedController
+from howdah.spark.feed.control.plan import Resumption
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
@@ -31,8 +29,11 @@ from howdah.spark.feed.messages import (
     Purpose,
     Returned,
 )
-from howdah.spark.feed.plan import Resumption
-from howdah.spark.feed.scorer import Scoring
+from howdah.spark.feed.tasks import feeder_client
+from howdah.spark.feed.tasks.feeder import _Feeding
+from howdah.spark.feed.tasks.feeder_client import NotTaken
+from howdah.spark.feed.tasks.feeding import Connecting, Me, Task
+from howdah.spark.feed.tasks.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
 from howdah.wire.tls import PeerRole, certificate_name
 from tests.spark.feed.rig import DEADLINE_S, JOB, access

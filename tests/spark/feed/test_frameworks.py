@@ -106,7 +106,7 @@ def test_batches_are_jax_arrays_laid_out_as_asked(fed: Rig) -> None:
 
 
 def test_integers_that_jax_would_cut_off_are_refused() -> None:
-    from howdah.spark.feed.jax_feeds import JaxBatches
+    from howdah.spark.feed.adapters.jax_feeds import JaxBatches
 
     rest = {"sharding": None, "shuffle_buffer": 0, "seed": 0, "prefetch": 0}
     passes = iter([{"id": np.array([2**31])}])
@@ -116,7 +116,7 @@ def test_integers_that_jax_would_cut_off_are_refused() -> None:
 
 
 def test_nulls_no_tensor_holds_are_named() -> None:
-    from howdah.spark.feed.torch_feeds import tensor
+    from howdah.spark.feed.adapters.torch_feeds import tensor
 
     with pytest.raises(FeedError, match=r"column 'age' has nulls.*fillna"):
         tensor(np.ma.MaskedArray([1, 2], [True, False]), "age")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.answers import record_batch
+from howdah.spark.feed.arrow.answers import record_batch
 from howdah.spark.feed.messages import Broken, Purpose, Refused, Stop
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from howdah.backends.base import BackendError
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import TOKEN_FILE
 from howdah.hadoop.errors import (
     AccessControl,
     AuthenticationError,
@@ -26,9 +25,10 @@ from howdah.hadoop.errors import (
     HadoopError,
     TransportError,
 )
-from howdah.hadoop.login import Login, login
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.security.credentials import TOKEN_FILE
+from howdah.hadoop.security.login import Login, login
 
 if TYPE_CHECKING:
     from howdah.storage.hdfs.files import Hdfs

@@ -11,7 +11,7 @@ where YARN has linked what was shipped::
     task/                               the programs' working folder
     launch.json                         what the agent is told
 
-Exit code `howdah.backends.yarn.container_exit_status.BOOT_FAILED` means that no agent was begun; the reason is the
+Exit code `howdah.backends.yarn.master.container_exit_status.BOOT_FAILED` means that no agent was begun; the reason is the
 last thing on standard error, which the NodeManager puts into the container's diagnostics.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from howdah.backends.yarn.container_launch import ContainerLaunch
 
 BOOT_FAILED = 90
-"""As in `howdah.backends.yarn.container_exit_status`, which is not imported here."""
+"""As in `howdah.backends.yarn.master.container_exit_status`, which is not imported here."""
 LAUNCH = "launch.json"
 SECRETS = "secrets"
 PYTHON_PATH = "python"

@@ -27,8 +27,8 @@ from howdah.backends.yarn.local_resources import (
     LocalResources,
     Visibility,
 )
-from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
 from howdah.hadoop.protos import yarn
+from howdah.hadoop.security.credentials import AMRM_TOKEN, Credentials
 from howdah.spec.checks.rules import DOCKER, DOCKER_TABLE
 from howdah.spec.model import Acl, Docker, Hadoop
 

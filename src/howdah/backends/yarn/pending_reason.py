@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 
 from howdah.backends.yarn.amounts import Amount, quantity
-from howdah.backends.yarn.cluster import Cluster, Node, Queue, listed
+from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, listed
 
 FIGURES_S = 20.0
 """So long figures of queue and nodes are good enough: each who waits asks for them."""

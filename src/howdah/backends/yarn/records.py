@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import amounts
-from howdah.backends.yarn.outstanding_requests import ANY, Allocated, RoleRequest
+from howdah.backends.yarn.master.outstanding_requests import ANY, Allocated, RoleRequest
 from howdah.hadoop.ids import ContainerId, Resource
 from howdah.hadoop.protos import yarn
 

@@ -3,7 +3,7 @@
 Containers get certificates and keys as secret keys of their credential file, which only their user
 can read; environment and arguments would be copied into logs by NodeManagers.
 
-The agent's side reads them here without `howdah.hadoop.credentials`, which needs protobuf: that
+The agent's side reads them here without `howdah.hadoop.security.credentials`, which needs protobuf: that
 would be a third of an agent's memory.
 """
 

@@ -1,7 +1,7 @@
 """Delegation tokens of other services (Hive, HBase), from packages that know how to get them.
 
 A package adds a provider with an entry point in the group ``howdah.token_providers`` that names a function
-of a `howdah.hadoop.providers.TokenRequest`. It returns the tokens by alias, or None where that cluster needs
+of a `howdah.hadoop.security.providers.TokenRequest`. It returns the tokens by alias, or None where that cluster needs
 none; it raises what it likes, and the text is shown. It runs on the submitter's machine, in a thread, for jobs that
 name it under ``[hadoop.tokens]``, and for no others.
 """
@@ -14,9 +14,9 @@ from typing import Any, cast
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, fine, problem
 from howdah.backends.yarn.access import Access
-from howdah.backends.yarn.cluster import listed
-from howdah.hadoop.credentials import Token
-from howdah.hadoop.providers import TokenRequest
+from howdah.backends.yarn.client.cluster import listed
+from howdah.hadoop.security.credentials import Token
+from howdah.hadoop.security.providers import TokenRequest
 from howdah.plugins import entry_points
 from howdah.spec.problems import closest
 

@@ -150,7 +150,8 @@ class _Progress:
 def _store(loaded: LoadedJob | None) -> ArchiveStore | None:
     """The cluster's, where one is configured; what is wrong with it is told."""
     from howdah.backends.base import BackendError
-    from howdah.backends.yarn import access, staging
+    from howdah.backends.yarn import access
+    from howdah.backends.yarn.client import staging
     from howdah.packing.store import ArchiveStore
 
     job = loaded.job if loaded else None

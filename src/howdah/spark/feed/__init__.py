@@ -1,6 +1,6 @@
 """Rows from Spark into training processes: Arrow batches over sockets, nothing pickled.
 
-Three sides: feeders in Spark's Python workers (`howdah.spark.feed.feeder`), trainers (`trainer`), and
+Three sides: feeders in Spark's Python workers (`howdah.spark.feed.tasks.feeder`), trainers (`trainer`), and
 the feed's controller in the driver (`controller`, which decides by the pure `plan`).
 
 - a row's way: `feeder`, `feeder_client`; then in the trainer `server`, `ingest_stream`, `ingest`; out of it

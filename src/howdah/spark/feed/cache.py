@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.ipc import record_batch
+from howdah.spark.feed.arrow.ipc import record_batch
 from howdah.spark.feed.messages import Intervals
 
 SPARE = 10

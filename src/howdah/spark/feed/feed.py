@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.answers import record_batch, stream
+from howdah.spark.feed.adapters.loaders import Loaders
+from howdah.spark.feed.arrow.answers import record_batch, stream
+from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.batch_dispenser import BatchDispenser, Key, Pieces, Run
-from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
+from howdah.spark.feed.control.plan import steps
 from howdah.spark.feed.epochs import Source
 from howdah.spark.feed.intervals import merged, without
-from howdah.spark.feed.loaders import Loaders
 from howdah.spark.feed.messages import Position
-from howdah.spark.feed.plan import steps
 from howdah.spark.feed.state import FeedState
 
 Batch = dict[str, Any]
@@ -56,7 +56,7 @@ class Feed(Loaders):
     """Rows of one named feed, for one rank: ``ctx.feed(name)``. For one thread at a time.
 
     Arrays are views of received memory, not to be written to: copy what is to be changed.
-    `howdah.spark.feed.columns` says which array a column becomes.
+    `howdah.spark.feed.arrow.columns` says which array a column becomes.
     """
 
     def __init__(self, state: FeedState) -> None:

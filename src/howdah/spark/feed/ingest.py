@@ -10,13 +10,14 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.arrow.ipc import Kind, read_body, read_head, read_schema, record_batch
+from howdah.spark.feed.arrow.slicing import chosen, columns
 from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, EpochCache, spilled
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.intervals import joined, without
-from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
 from howdah.spark.feed.messages import (
     Align,
     Begin,
@@ -28,7 +29,6 @@ from howdah.spark.feed.messages import (
     Taken,
 )
 from howdah.spark.feed.shared_state import STARVED_S
-from howdah.spark.feed.slicing import chosen, columns
 from howdah.spark.feed.state import FeedState, Key
 
 OPEN_S = 10.0

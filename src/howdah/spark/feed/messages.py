@@ -357,7 +357,7 @@ class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     stage: int = 0
     attempt: int
     query: int = 0
-    """See `howdah.spark.feed.feeding.Task`."""
+    """See `howdah.spark.feed.tasks.feeding.Task`."""
     host: str = ""
     folder: str = ""
     """Of the executor: trainers of the same host, then of others, in order of their load."""

@@ -19,7 +19,7 @@ from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
+from howdah.spark.feed.controller_connection import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.ingest import take
 from howdah.spark.feed.messages import Begin, Broken, Endpoint, Hello, Load, Refused, Returned

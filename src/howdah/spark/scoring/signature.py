@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 Batch = dict[str, Any]
-"""Tensors by name: arrays whose first dimension is rows, as `howdah.spark.feed.columns` makes them
+"""Tensors by name: arrays whose first dimension is rows, as `howdah.spark.feed.arrow.columns` makes them
 (integers with nulls are masked arrays; rows that differ in length, object arrays)."""
 
 

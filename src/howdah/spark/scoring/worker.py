@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.feed.columns import array
+from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import ModelFiles, at_hand

@@ -8,7 +8,8 @@ from typing import Any
 from unittest import mock
 
 from howdah.spark import training
-from howdah.spark.feed import control_server, ingest, plan, run_state, state
+from howdah.spark.feed import ingest, state
+from howdah.spark.feed.control import control_server, plan, run_state
 from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
 from howdah.spark.feed.messages import OffsetQuery, OffsetReply
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from greenlet import GreenletExit
 
-from howdah.spark.feed import control, feeder_client
+from howdah.spark.feed import controller_connection as control
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.control import PROGRESS_S
+from howdah.spark.feed.controller_connection import PROGRESS_S
 from howdah.spark.feed.messages import Endpoint, Load
+from howdah.spark.feed.tasks import feeder_client
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.simulation.actors import Actor, Actors, Calls, Event, drive
 
@@ -278,7 +279,7 @@ class Feeder(feeder_client.Trainer):
         for _ in range(chance.randint(0, len(self._said))):
             self._said.pop()
 
-    # As `howdah.spark.feed.feeder_client` has it.
+    # As `howdah.spark.feed.tasks.feeder_client` has it.
 
     def send(self, message: Any) -> None:
         self._put(message)

@@ -24,20 +24,13 @@ from howdah import task as howdah_task
 from howdah.spark import live, training
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import (
-    batch_dispenser,
-    control,
-    control_server,
-    controller,
-    feeder,
-    feeder_client,
-    feeding,
-    ingest,
-    shared_state,
-    trainer,
-)
+from howdah.spark.feed import batch_dispenser, ingest, shared_state, trainer
+from howdah.spark.feed import controller_connection as control
+from howdah.spark.feed.control import control_server
+from howdah.spark.feed.control import feed_controller as controller
 from howdah.spark.feed.messages import Align, Endpoint, Load, Position
 from howdah.spark.feed.server import Server
+from howdah.spark.feed.tasks import feeder, feeder_client, feeding
 from howdah.spark.reports import TrainReport
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.simulation import network

@@ -1,0 +1,100 @@
+"""Logs that only YARN has: of attempts whose agents died before they could copy their own, and of
+masters.
+
+Agents spool the programs' output in the container's log folder under flat names
+(`howdah.agent.launch.LogNames`), so YARN aggregates it with its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from howdah.backends.base import BackendError
+from howdah.backends.yarn.access import Access
+from howdah.backends.yarn.client import staging
+from howdah.core.messages import Task
+from howdah.hadoop.aggregated import AggregatedLogs, Log
+from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.ids import ApplicationId
+from howdah.storage.files import make_private_folder, write_atomically
+from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.jobdir import JobDirectory
+
+TAIL_BYTES = 16 * 1024
+_NAME = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<attempt>\d+)\.log")
+_OF_MASTERS = ("stderr", "master.log")
+
+
+class _Files:
+    """HDFS as `howdah.hadoop.aggregated` wants it."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+
+    def files(self, folder: str) -> Mapping[str, int]:
+        url = self._url(folder)
+        if not url.startswith(staging.SCHEME):
+            return {}  # on a file system that nothing here reads
+        try:
+            return {each.name: each.size for each in self._hdfs(url).list(url) if not each.is_dir}
+        except FileNotFoundError:
+            return {}
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        url = self._url(path)
+        return self._hdfs(url).read_range(url, offset, length)
+
+    def _url(self, place: str) -> str:
+        return staging.whole(place, self._access.configuration)
+
+    def _hdfs(self, url: str) -> Hdfs:
+        return self._access.hdfs(url).patient(0.0)
+
+
+class Aggregated:
+    """YARN's logs of one application."""
+
+    def __init__(self, access: Access, application: ApplicationId, user: str) -> None:
+        self._logs = AggregatedLogs(access.configuration, _Files(access))
+        self._application = application
+        self._user = user
+
+    def bring(self, directory: JobDirectory, wanted: Callable[[Task, int], bool]) -> None:
+        """Put the logs of these attempts into the directory where it has none; what YARN does not
+        have (any more), or cannot be read, is left out."""
+        parts: dict[tuple[Task, int], list[Log]] = {}
+        for log in self._all():
+            match = _NAME.fullmatch(log.name)
+            if match is None:
+                continue
+            task, attempt = Task(match["role"], int(match["index"])), int(match["attempt"])
+            if wanted(task, attempt) and not directory.log_path(task, attempt).exists():
+                parts.setdefault((task, attempt), []).append(log)
+        for (task, attempt), logs in parts.items():
+            path = directory.log_path(task, attempt)
+            make_private_folder(path.parent)
+            write_atomically(path, b"".join(self._content(log) for log in logs))
+
+    def tail_of_master(self, lines: int) -> tuple[str, ...]:
+        """The last lines that the newest master wrote to its standard error, else to its output."""
+        mine = [log for log in self._all() if log.container.endswith("_000001") and log.size]
+        newest = max((log.container for log in mine), default="")
+        for name in _OF_MASTERS:
+            for log in mine:
+                if (log.container, log.name) == (newest, name):
+                    text = self._content(log, -TAIL_BYTES).decode(errors="replace")
+                    return tuple(text.splitlines()[-lines:])
+        return ()
+
+    def _all(self) -> list[Log]:
+        try:
+            return self._logs.of(self._application, self._user)
+        except (HadoopError, OSError, BackendError):
+            return []
+
+    def _content(self, log: Log, start: int = 0) -> bytes:
+        try:
+            return b"".join(self._logs.read(log, start))
+        except (HadoopError, OSError) as error:
+            return f"[this log cannot be read from YARN's: {error}]\n".encode()

@@ -1,0 +1,218 @@
+"""Jobs on YARN that another machine has submitted: found by application or job id, and copied here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.base import BackendError, OnlyOwners
+from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.client import application, site, staging
+from howdah.hadoop.errors import ApplicationNotFound, HadoopError
+from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.protos import yarn
+from howdah.storage import jobdir, layout, local_copy, mirror
+from howdah.storage.hdfs.errors import NoPermission, NotFound
+from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
+
+VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
+"""One of them is set where there is a cluster to look at."""
+_APPLICATION = re.compile(r"application_\d+_\d+")
+
+
+def find(
+    wanted: str, store: str | None, env: Mapping[str, str] = os.environ
+) -> JobDirectory | None:
+    """The job of that application id, job id or beginning of one; None if that is none of ours.
+
+    It gets a directory here, a copy of what is on HDFS, unless it has one.
+
+    Raises:
+        NoSuchJob: the cluster has none, or several.
+        BackendError: the cluster cannot be asked.
+    """
+    if _APPLICATION.fullmatch(wanted):
+        known = _known(wanted)
+        return known or _by_application(shared(None, env), wanted, store)
+    if not any(env.get(name) for name in VARIABLES):
+        return None
+    access = shared(None, env)
+    base = staging.base_url(store, access.configuration, access.user)
+    found = [job_id for job_id in _job_ids(access, base) if job_id.startswith(wanted)]
+    if wanted in found:
+        found = [wanted]
+    if len(found) > 1:
+        some = ", ".join(found[:3])
+        raise NoSuchJob(
+            f"{wanted!r} is the beginning of {len(found)} job ids in {base} ({some}, …); give more "
+            "of the one you mean"
+        )
+    if found:
+        return adopt(access, f"{base}/{found[0]}")
+    return _of_others(access, wanted, store)
+
+
+def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
+    """Have YARN end that application of another user's at once.
+
+    Raises:
+        BackendError: it does not, or not for this user.
+    """
+    access = shared(None, env)
+    site.end(access, ApplicationId.parse(called), called, reason or f"stopped by {access.user}")
+
+
+def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> list[JobDirectory]:
+    """The user's jobs on the cluster, newest first, each with a directory here.
+
+    Raises:
+        BackendError: the cluster cannot be asked.
+    """
+    access = shared(None, env)
+    base = staging.base_url(store, access.configuration, access.user)
+    found: list[JobDirectory] = []
+    for job_id in sorted(_job_ids(access, base), key=order, reverse=True)[:limit]:
+        with contextlib.suppress(NoSuchJob, BackendError):  # being removed, or being made
+            found.append(adopt(access, f"{base}/{job_id}"))
+    return found
+
+
+def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
+    """The local copy of the job directory at that URL; made if there is none. ``called`` is its application.
+
+    Raises:
+        OnlyOwners: it is another user's, and closed to us.
+        NoSuchJob: there is no such job directory.
+        BackendError: it cannot be read.
+        NotYours: the local copy, or the folder of jobs here, may be somebody else's.
+    """
+    local = Path(base_folder(None)) / url.rstrip("/").rpartition("/")[2]
+    directory = JobDirectory(local)
+    jobdir.check_folder_of_jobs(local.parent)
+    if (local / layout.META).exists():
+        return jobdir.own(directory)
+    try:
+        owner = access.hdfs(url).stat(url).owner
+        mirror.fetch(url, local, hdfs=access.hdfs(url))
+        meta = directory.meta()
+    except NotFound as error:
+        raise NoSuchJob(f"There is no job directory at {url}") from error
+    except NoPermission as error:
+        raise OnlyOwners(
+            f"{url} can only be read by its owner, which {access.user} is not. With a right to see the "
+            "job ([acl] view, view-groups) its page is open to you through YARN's list of applications. With "
+            f"one to change it ([acl] modify, modify-groups) `howdah stop --now {called or 'APPLICATION'}` "
+            "ends it at once, without its last checkpoint; only its owner can have it save that first",
+            called,
+        ) from error
+    except OSError as error:
+        raise BackendError(f"{url} cannot be read: {error}") from error
+    # Who asks for the end is given the whole story with it (`YarnSite.final`).
+    (local / layout.FINAL).unlink(missing_ok=True)
+    owner = None if _is(access.user, owner) else owner
+    directory.write_meta(msgspec.structs.replace(meta, hadoop_conf=access.folder, owner=owner))
+    return directory
+
+
+def _is(user: str, owner: str) -> bool:
+    """Whether HDFS's name is the user's; of a Kerberos principal the first part is."""
+    return re.split("[/@]", user)[0] == owner
+
+
+def _known(wanted: str) -> JobDirectory | None:
+    """The job of that application among those that have a directory here."""
+    for directory in list_jobs(base_folder(None)):
+        with contextlib.suppress(Exception):  # a damaged one is not the one that is looked for
+            if directory.meta().application_id == wanted:
+                return directory
+    return None
+
+
+def _by_application(access: Access, wanted: str, store: str | None) -> JobDirectory:
+    try:
+        report = access.call(access.manager.application_report(ApplicationId.parse(wanted)))
+    except ApplicationNotFound as error:
+        raise NoSuchJob(
+            f"The ResourceManager does not know {wanted} (any more). A job's directory stays: give "
+            "its job id; 'howdah list --backend yarn' shows all"
+        ) from error
+    except HadoopError as error:
+        raise access.in_words(error) from error
+    job_id, url = application.job_of(report.applicationTags)
+    if job_id is None:
+        raise NoSuchJob(
+            f"{wanted} ({report.name!r} of {report.user}) is no job of Howdah's: its type is "
+            f"{report.applicationType}"
+        )
+    if url is None:
+        url = f"{staging.base_url(store, access.configuration, report.user)}/{job_id}"
+    return adopt(access, url, wanted)
+
+
+def _of_others(access: Access, job_id: str, store: str | None) -> JobDirectory | None:
+    """Another user's job, by its whole id: YARN has it as a tag."""
+    tagged = yarn.GetApplicationsRequestProto(applicationTags=[f"{application.JOB_TAG}{job_id}"])
+    try:
+        reports = access.call(access.manager.applications(tagged))
+    except HadoopError as error:
+        raise access.in_words(error) from error
+    if not reports:
+        return None
+    return _by_application(access, str(ApplicationId.from_proto(reports[0].applicationId)), store)
+
+
+def _job_ids(access: Access, base: str) -> list[str]:
+    try:
+        return [stat.name for stat in access.hdfs(base).list(base) if stat.is_dir]
+    except NotFound:
+        return []
+    except OSError as error:
+        raise BackendError(f"The jobs at {base} cannot be listed: {error}") from error
+
+
+class Store:
+    """The jobs of all users below a URL, for who can read them all.
+
+    Raises:
+        BackendError: it is none on HDFS, or there is no cluster's configuration here.
+    """
+
+    pause_s: float = 5.0
+    """It is not listed oftener than this."""
+
+    def __init__(self, url: str, env: Mapping[str, str] = os.environ) -> None:
+        self._access = shared(None, env)
+        self.place: str = staging.base_url(url, self._access.configuration, "").rstrip("/")
+        self._hdfs = self._access.hdfs(self.place)
+
+    def users(self) -> list[str]:
+        """Names of the users' folders."""
+        return [stat.name for stat in self._hdfs.list(self.place) if stat.is_dir]
+
+    def jobs_of(self, user: str) -> list[str]:
+        """Names of the folders in one."""
+        found = self._hdfs.list(f"{self.place}/{user}")
+        return [stat.name for stat in found if stat.is_dir]
+
+    def adopt(self, user: str, job_id: str, local: Path) -> bool:
+        """Copy what is needed to list the job; false if it is none (yet)."""
+        url = f"{self.place}/{user}/{job_id}"
+        sizes = {stat.name: stat.size for stat in self._hdfs.list(url) if not stat.is_dir}
+        if layout.META not in sizes:
+            return False
+        origin = local_copy.CopyOrigin(folder=url, owner=self._hdfs.stat(url).owner)
+        local_copy.begin(local, origin)
+        with contextlib.suppress(NotFound):
+            for stat in self._hdfs.list(f"{url}/{layout.SECRETS}"):
+                sizes[f"{layout.SECRETS}/{stat.name}"] = stat.size
+        for name, size in sizes.items():
+            folder = name.rpartition("/")[0]
+            if (folder or name in local_copy.AT_FIRST) and size <= local_copy.LARGEST_DOCUMENT:
+                mirror.bring_file(url, local, name, hdfs=self._hdfs)
+        local_copy.own_meta(local, url=url, backend="yarn", hadoop_conf=self._access.folder)
+        return True

@@ -1,0 +1,119 @@
+"""Feeds as TensorFlow takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.adapters.selection import chosen, given
+from howdah.spark.feed.arrow.columns import Shapes, tensors
+
+
+def dataset(
+    feed: str,
+    sample_of: Callable[..., Any],
+    passes: Callable[..., Iterator[Any]],
+    size: int,
+    columns: Sequence[str] | str | None,
+    label: str | None,
+    shapes: Shapes | None,
+    drop_last: bool,
+    per_epoch: bool,
+) -> Any:
+    """See `howdah.spark.feed.adapters.loaders.Loaders.tf_dataset`. Waits for the first rows, whose shapes it needs.
+
+    Raises:
+        FeedError: the feed ended without any rows.
+    """
+    names = chosen(columns, label)
+    sample = sample_of(names, shapes)
+    if not sample:
+        raise FeedError(
+            f"The feed {feed!r} ended without any rows: a dataset needs some to know its types"
+        )
+    rows = size if drop_last else None
+    # Rows that differ in the sample are taken to differ always: the types of a dataset are fixed.
+    ragged = {name for name, values in sample.items() if _is_ragged(values)}
+    shapes = {**(shapes or {}), **dict.fromkeys(ragged)}
+    signature = {
+        name: _ragged_spec(values) if name in ragged else _spec(values, rows, name)
+        for name, values in sample.items()
+    }
+
+    def batches() -> Iterator[Any]:
+        for batch in passes(size, names, shapes, drop_last, per_epoch):
+            yield {
+                name: _parts(values) if name in ragged else _plain(values, name)
+                for name, values in batch.items()
+            }
+
+    from_lengths: Any = getattr(tf.RaggedTensor, "from_row_lengths")  # noqa: B009 - no type stub
+
+    def assembled(batch: Any) -> Any:
+        values = {
+            name: from_lengths(*value) if name in ragged else value for name, value in batch.items()
+        }
+        return given(values, columns, label)
+
+    made = tf.data.Dataset.from_generator(batches, output_signature=signature).map(assembled)
+    options = tf.data.Options()
+    # Each rank has its own rows already.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    # No prefetching, which tf.data adds by itself: a position would count what it holds as trained,
+    # rows wait in this process anyway, and an iterator that is left while its own thread waits for
+    # a batch waits with it.
+    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_parallelization = False
+    return made.with_options(options)
+
+
+def _is_ragged(values: Any) -> bool:
+    return (
+        not isinstance(values, dict)
+        and values.dtype == object
+        and any(isinstance(row, np.ndarray) for row in values)
+    )
+
+
+def _ragged_spec(values: Any) -> Any:
+    first = next(row for row in values if row is not None)
+    if first.ndim != 1 or first.dtype == object:
+        raise FeedError(
+            "Rows of several dimensions that differ in shape make no tensor: pad them in Spark, or "
+            "take feed.batches(), which gives arrays of arrays"
+        )
+    return (tf.TensorSpec([None], tf.as_dtype(first.dtype)), tf.TensorSpec([None], tf.int64))
+
+
+def _parts(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Values and row lengths; a null row is empty."""
+    lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
+    there = [row for row in rows if row is not None]
+    return np.concatenate(there) if there else np.empty(0), lengths
+
+
+def _spec(values: Any, rows: int | None, name: str) -> Any:
+    if isinstance(values, dict):
+        return {key: _spec(value, rows, f"{name}.{key}") for key, value in values.items()}
+    values = _plain(values, name)
+    if values.dtype == object:
+        return tf.TensorSpec([rows], tf.string)
+    return tf.TensorSpec([rows, *values.shape[1:]], tf.as_dtype(values.dtype))
+
+
+def _plain(values: Any, name: str) -> Any:
+    """The array as TensorFlow can take it."""
+    return tensors(values, name, _whole)
+
+
+def _whole(values: np.ndarray, name: str) -> np.ndarray:
+    if values.dtype == object and any(value is None for value in values):
+        raise FeedError(
+            f"The column {name!r} has nulls, which tensors of strings cannot hold: fill or drop "
+            "them (df.fillna, df.dropna)"
+        )
+    return values

@@ -1,0 +1,452 @@
+"""What the controller of a cluster's feeds hears from trainers and feeders, and what it answers.
+
+Everything runs on the controller's loop, under `ControlServer.changed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from howdah.spark.feed.control.plan import moved
+from howdah.spark.feed.control.run_state import RunState
+from howdah.spark.feed.messages import (
+    AssignmentRequest,
+    AssignmentResponse,
+    Available,
+    AwaitingRows,
+    Broken,
+    Close,
+    Counted,
+    Credit,
+    Endpoint,
+    Enough,
+    EpochFed,
+    Fed,
+    FromControl,
+    HandedOut,
+    Heard,
+    Hello,
+    OffsetQuery,
+    OffsetReply,
+    Open,
+    Position,
+    Purpose,
+    Returned,
+)
+from howdah.wire.channel import Channel
+from howdah.wire.sockets import Listener
+from howdah.wire.tls import PeerRole
+
+TAKERS = frozenset({"chief", "master", "worker"})
+"""Roles whose ranks are fed."""
+AGAIN_S = 0.1
+"""Feeders ask again after so long while the gang forms anew."""
+ANSWER_S = 10.0
+"""So long a feeder's question stays open; then it asks again, or would take the driver for gone."""
+SCORERS_ENDED = "the cluster that scores these rows has ended"
+SUPERSEDED = "a later attempt of this task, or another query, has the partition"
+UNORDERED = (
+    "{} rows of partition {} had been taken when its task failed, and Spark does not give the rows of "
+    "this plan in the same order again: to go on would lose some and repeat others. Without "
+    "materialise=False Spark keeps the rows first (over Connect from Spark 4 on); or write them, "
+    "df.write.parquet(path) and spark.read.parquet(path)"
+)
+
+
+_Partition = tuple[int, int, int]
+"""Run, epoch and partition."""
+
+
+class Trainer:
+    """A trainer process, as the controller knows it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.channel: Channel[Any] | None = None
+        self.positions: dict[str, Position] = {}
+        self.checkpoint = False
+        """There was a checkpoint when its program began."""
+        self.asks: set[str] = set()
+        self.readers: dict[str, list[int]] = {}
+        """Of these feeds, only those ranks read rows, its program says."""
+        self.waits: dict[str, int] = {}
+        """By feed: it waits for a run after this one."""
+        self.enough: set[str] = set()
+        """Feeds its program has stopped: it takes nothing of any run of them."""
+        self.returned = False
+        """Its function has ended: it takes no more rows."""
+        self.content = False
+        """By returning, not by raising."""
+        self.offsets: dict[_Partition, int] = {}
+        """How much it had of partitions when it returned."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A training function has raised."""
+
+    rank: int
+    error: str
+    trace: str
+    generation: int
+    after_loss: bool = False
+    """Another rank's process had been gone before: this one may only have noticed it."""
+
+
+class ControlServer:
+    """With trainers and feeders, on the controller's loop. `howdah.spark.feed.control.feed_controller` has the rest."""
+
+    def __init__(self, trainers: int, takers: frozenset[str] = TAKERS) -> None:
+        self.expected = trainers
+        self.changed: threading.Condition = threading.Condition(threading.RLock())
+        self.generation: int = 0
+        """The newest that a trainer has named."""
+        self.trainers: dict[int, Trainer] = {}
+        """Of that generation, by rank."""
+        self.failures: list[Failure] = []
+        self.runs: dict[int, RunState] = {}
+        self.ended: set[str] = set()
+        """Feeds that have been ended; "" for all."""
+        self.moved: float = time.monotonic()
+        """When anything last went on: what time-outs count from."""
+        self.trouble: Callable[[], str | None] = str
+        """Why nothing can be scored any more; empty while it can, None while that can't be told.
+        Called with `changed` held."""
+        self._takers = takers
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._socket: socket.socket | None = None
+        self._server: Listener | None = None
+        self._channels: set[Channel[Any]] = set()
+        self._replies: dict[_Partition, dict[int, int]] = {}
+        self._asked: dict[_Partition, asyncio.Event] = {}
+
+    def complete(self) -> bool:
+        """Whether all trainers of the newest generation are there."""
+        with self.changed:
+            return len(self.trainers) >= self.expected
+
+    def connected(self) -> bool:
+        """Whether all of them are connected now, but for those whose function has returned."""
+        with self.changed:
+            return self.complete() and all(
+                trainer.content or (trainer.channel is not None and not trainer.channel.closed)
+                for trainer in self.trainers.values()
+            )
+
+    def talking(self) -> bool:
+        """Whether any of them is still connected: what it said last may not have been heard yet."""
+        with self.changed:
+            channels = [trainer.channel for trainer in self.trainers.values()]
+            return any(channel is not None and not channel.closed for channel in channels)
+
+    # -- trainers and feeders ----------------------------------------------------------------------
+
+    async def _talk(self, channel: Channel[Any]) -> None:
+        self._channels.add(channel)
+        try:
+            if channel.peer.role is PeerRole.FEEDER:
+                await self._hear_feeder(channel)
+            else:
+                await self._hear_trainer(channel)
+        finally:
+            self._channels.discard(channel)
+
+    async def _hear_trainer(self, channel: Channel[Any]) -> None:
+        trainer: Trainer | None = None
+
+        def handle(message: FromControl) -> None:
+            nonlocal trainer
+            with self.changed:
+                if isinstance(message, Hello):
+                    trainer = self._greet(channel, message) or trainer
+                elif trainer is not None and self._counts(trainer, channel, message):
+                    self._note(trainer, message)
+                self.changed.notify_all()
+            if isinstance(message, Returned | Broken):
+                channel.send(Heard())
+
+        await channel.dispatch(handle)
+        with self.changed:
+            if trainer is not None and trainer.channel is channel:
+                trainer.channel = None
+            self.changed.notify_all()
+
+    def _greet(self, channel: Channel[Any], hello: Hello) -> Trainer | None:
+        endpoint = hello.endpoint
+        if endpoint.generation < self.generation:
+            channel.close()  # of a gang that is over
+            return None
+        if endpoint.generation > self.generation:
+            self.generation = endpoint.generation
+            self.trainers = {}
+        known = self.trainers.get(endpoint.rank)
+        new = known is None
+        if known is None:
+            known = Trainer(endpoint)
+            if endpoint.role not in self._takers:
+                return known
+            self.trainers[endpoint.rank] = known
+        again = known.channel is not channel
+        known.endpoint, known.channel = endpoint, channel
+        known.positions.update(hello.positions)
+        known.checkpoint |= hello.checkpoint
+        known.asks.update(hello.asks)
+        known.readers.update(hello.readers)
+        for run in self.runs.values():
+            if not run.closed and run.feed in known.asks and run.join(endpoint.rank):
+                again, new = True, False
+        if again:
+            self._tell_story(known, channel, new=new)
+        self.moved = time.monotonic()
+        return known
+
+    def _counts(self, trainer: Trainer, channel: Channel[Any], message: FromControl) -> bool:
+        """Whether it comes from a process of the present gang, or says why one has ended.
+
+        What is still under way over a connection that was cut is older than what the next one has
+        said already, and that says all of it again.
+        """
+        if isinstance(message, Broken):
+            return True
+        return self.trainers.get(trainer.endpoint.rank) is trainer and trainer.channel is channel
+
+    def _tell_story(self, trainer: Trainer, channel: Channel[Any], *, new: bool) -> None:
+        """What a trainer that has come (back) may have missed."""
+        for feed in sorted(self.ended):
+            channel.send(Close(feed=feed, end=True))
+        for run in self.runs.values():
+            first = (run.readers or {}).get(trainer.endpoint.rank)
+            if run.purpose is Purpose.SCORE:
+                first = 0
+            elif new or first is None or run.generation != self.generation:
+                continue  # the cluster announces it once all are there that read it
+            if run.closed:
+                continue
+            channel.send(self._opening(run))
+            for epoch in run.epochs.values():
+                at = {"feed": run.feed, "run": run.number, "epoch": epoch.number}
+                if epoch.fed:
+                    channel.send(EpochFed(**at))
+                if epoch.number < first:
+                    channel.send(Credit(**at, batches=0, final=True))
+                elif epoch.allowed.batches or epoch.allowed.final:
+                    channel.send(run.current_credit(epoch))
+
+    def _note(self, trainer: Trainer, message: Any) -> None:
+        rank = trainer.endpoint.rank
+        match message:
+            case Available():
+                if (run := self.runs.get(message.run)) is not None and not run.closed:
+                    run.note_available(rank, message)
+                    self._send_credit(run, message.epoch)
+            case HandedOut():
+                if (run := self.runs.get(message.run)) is not None:
+                    run.note_handed(rank, message)
+                    if message.done and not run.closed:
+                        self._send_credit(run, message.epoch)
+            case Counted():
+                if (run := self.runs.get(message.run)) is not None:
+                    run.counted.add(rank)
+            case Enough():
+                trainer.enough.add(message.feed)
+                for run in self.runs.values():
+                    if run.feed == message.feed:
+                        run.stopped.add(rank)
+            case AwaitingRows():
+                trainer.waits[message.feed] = message.run
+                return
+            case Broken() if not trainer.returned:  # else it is said again
+                trainer.returned = True
+                self.failures.append(
+                    Failure(
+                        rank=rank,
+                        error=message.error,
+                        trace=message.trace,
+                        generation=trainer.endpoint.generation,
+                        after_loss=self._lost(),
+                    )
+                )
+            case Returned():
+                trainer.returned = trainer.content = True
+                for reply in message.offsets:
+                    trainer.offsets[reply.run, reply.epoch, reply.partition] = reply.upto
+                for run in self.runs.values():
+                    run.returned.add(rank)
+                    for epoch in () if run.closed else list(run.epochs):
+                        self._send_credit(run, epoch)
+            case OffsetReply():
+                key = (message.run, message.epoch, message.partition)
+                if key in self._replies:
+                    self._replies[key][rank] = message.upto
+                    self._asked[key].set()
+                return
+        self.moved = time.monotonic()
+
+    def _lost(self) -> bool:
+        """Whether the process of a rank has gone without a word."""
+        return any(each.channel is None and not each.returned for each in self.trainers.values())
+
+    def _send_credit(self, run: RunState, epoch: int) -> None:
+        credit = run.credit(epoch) if self.complete() else None
+        if credit is not None:
+            self._tell(dict.fromkeys(run.readers or (), credit))
+
+    async def _hear_feeder(self, channel: Channel[Any]) -> None:
+        while (message := await channel.receive()) is not None:
+            if isinstance(message, Fed):
+                with self.changed:
+                    run = self.runs.get(message.run)
+                    if run is not None and not run.superseded(message):
+                        run.note_sent(message)
+                        self.moved = time.monotonic()
+                        self.changed.notify_all()
+            else:
+                channel.send(await self._answer(message))
+
+    async def _answer(self, request: AssignmentRequest) -> AssignmentResponse:
+        with self.changed:
+            run = self.runs.get(request.run)
+            if run is None or run.closed:
+                if run is not None and run.purpose is Purpose.SCORE:
+                    return AssignmentResponse(start=0, problem=SCORERS_ENDED)
+                return AssignmentResponse(start=0, whole=True)
+            if run.purpose is Purpose.SCORE and (trouble := self.trouble()) != "":
+                # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
+                wait_s = AGAIN_S if trouble is None else 0.0
+                return AssignmentResponse(start=0, problem=trouble or "", wait_s=wait_s)
+            if run.superseded(request):
+                return AssignmentResponse(start=0, problem=SUPERSEDED)
+            if not self._feeds(run):
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            run.epoch(request.epoch).enough.update(request.enough)
+            if request.rank >= 0:
+                run.note_sent(request)
+                self.moved = time.monotonic()
+                self.changed.notify_all()
+            if not self.connected():
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            retried = run.retried(request)
+            asked = request.rank < 0 and run.begin(request)
+        start = 0
+        if asked and run.purpose is Purpose.TRAIN:
+            found = await self._last_offset(run, request)
+            if found is None:
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            start = found
+            if start > 0 and retried and not run.ordered:
+                return AssignmentResponse(
+                    start=0, problem=UNORDERED.format(start, request.partition)
+                )
+        with self.changed:
+            if run.superseded(request) or not self._feeds(run):
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)  # meanwhile
+            if request.rank < 0 and run.moved(request, max(start, request.leaves_out)):
+                return AssignmentResponse(start=0, problem=moved(request.feed, request.partition))
+            if asked:
+                run.epoch(request.epoch).send_again(request.part, max(start, request.offset))
+            endpoints = {
+                rank: each.endpoint
+                for rank, each in self.trainers.items()
+                if not each.returned and run.takes(rank, request.epoch)
+            }
+            if not endpoints and self.complete():
+                if run.purpose is Purpose.SCORE:
+                    return AssignmentResponse(start=0, problem=SCORERS_ENDED)
+                return AssignmentResponse(start=0, whole=True)
+            chosen = run.choose(request, endpoints)
+            if not chosen:
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            known = run.layout.get((request.epoch, request.part))
+            length = known.length if known is not None and known.leaves_out else -1
+            return AssignmentResponse(
+                start=start, endpoints=chosen, trainers=len(endpoints), length=length
+            )
+
+    def _feeds(self, run: RunState) -> bool:
+        """Whether its rows go to the present gang: one that has restarted begins with it when
+        its tasks are others."""
+        return run.purpose is Purpose.SCORE or run.generation == self.generation
+
+    async def _last_offset(self, run: RunState, request: AssignmentRequest) -> int | None:
+        """Offset after the last row that any trainer has of the partition; None if one that must be
+        asked says nothing yet, or it, or the run, is gone meanwhile."""
+        deadline = time.monotonic() + ANSWER_S
+        key = (request.run, request.epoch, request.partition)
+        with self.changed:
+            said = self._replies[key] = {}
+            event = self._asked[key] = asyncio.Event()
+            asked = {r: each for r, each in self.trainers.items() if each.channel is not None}
+            gone = [each for rank, each in self.trainers.items() if rank not in asked]
+            upto = max((each.offsets.get(key, 0) for each in gone), default=0)
+            self._tell_all(
+                OffsetQuery(
+                    feed=request.feed,
+                    run=request.run,
+                    epoch=request.epoch,
+                    partition=request.partition,
+                    attempt=request.attempt,
+                )
+            )
+        try:
+            # One that does not say has it, for all we know: it may just be compiling something.
+            while not set(asked) <= set(said):
+                if run.closed or any(self.trainers.get(r) is not each for r, each in asked.items()):
+                    return None
+                if any(each.channel is None for r, each in asked.items() if r not in said):
+                    return None
+                if time.monotonic() > deadline:
+                    return None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(event.wait(), AGAIN_S)
+                event.clear()
+        finally:
+            if self._replies.get(key) is said:
+                del self._replies[key], self._asked[key]
+        return max(upto, *said.values()) if said else upto
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _opening(self, run: RunState) -> Open:
+        return Open(
+            run=run.number,
+            purpose=run.purpose,
+            options=run.options,
+            first_epoch=run.first_epoch,
+            cached_epoch=run.cached_epoch,
+            readers=len(run.readers or ()),
+            materialised=run.materialised,
+        )
+
+    def _tell_all(self, message: msgspec.Struct) -> None:
+        self._tell(dict.fromkeys(self.trainers, message))
+
+    def _tell(self, messages: Mapping[int, msgspec.Struct]) -> None:
+        pairs = [
+            (self.trainers[rank], message)
+            for rank, message in messages.items()
+            if rank in self.trainers
+        ]
+
+        def send() -> None:
+            for trainer, message in pairs:
+                if trainer.channel is not None:
+                    trainer.channel.send(message)
+
+        self._soon(send)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if threading.current_thread() is self._thread:
+            call()
+        else:
+            loop.call_soon_threadsafe(call)
