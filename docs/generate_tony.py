@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from howdah.compat.tony.table import OPTIONS, SECTIONS, Kind, Option, Row
+from howdah.compat.tony.table import OPTIONS, SECTIONS, Option, RowKind, TonyRow
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -211,7 +211,7 @@ def _code(text: str) -> str:
     return f"{quote}{text}{quote}"
 
 
-def _rows(rows: tuple[Row, ...]) -> Iterator[str]:
+def _rows(rows: tuple[TonyRow, ...]) -> Iterator[str]:
     for row in rows:
         default = f"`{row.default}`" if row.default else ""
         yield _line(f"`{row.key}`", default, _place(row.kind, row.to), row.words)
@@ -223,10 +223,10 @@ def _option(option: Option) -> str:
     return _line(name + repeated, _place(option.kind, option.to), option.words)
 
 
-def _place(kind: Kind, to: str) -> str:
-    if kind is Kind.NOT_NEEDED:
+def _place(kind: RowKind, to: str) -> str:
+    if kind is RowKind.NOT_NEEDED:
         return "not needed"
-    if kind is Kind.CHECKED:
+    if kind is RowKind.CHECKED:
         return "checked" + (f"; `{to}`" if to else "")
     return ", ".join(f"`{part}`" for part in to.split(", ")) if not to.startswith("as ") else to
 

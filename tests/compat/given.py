@@ -9,10 +9,10 @@ from xml.sax.saxutils import escape
 from howdah.compat.tony.conversion import Conversion
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
-from howdah.compat.tony.settings import Setting, Settings, Source
+from howdah.compat.tony.settings import Setting, Settings, SettingSource
 
 
-def settings(values: Mapping[str, str], source: Source = Source.FILE) -> Settings:
+def settings(values: Mapping[str, str], source: SettingSource = SettingSource.FILE) -> Settings:
     return Settings({key: Setting(text, source, "tony.xml") for key, text in values.items()})
 
 

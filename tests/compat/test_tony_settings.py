@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.compat.tony.settings import Settings, Source, read
+from howdah.compat.tony.settings import Settings, SettingSource, read
 from howdah.spec.problems import JobFileError
 from tests.compat.given import xml
 
@@ -39,9 +39,9 @@ def test_the_command_line_wins_over_the_site_and_the_site_over_the_jobs_file(
     )
     assert [settings[f"tony.{key}"].text for key in "abc"] == ["file", "site", "option"]
     assert [settings[f"tony.{key}"].source for key in "abc"] == [
-        Source.FILE,
-        Source.SITE,
-        Source.COMMAND_LINE,
+        SettingSource.FILE,
+        SettingSource.SITE,
+        SettingSource.COMMAND_LINE,
     ]
 
 

@@ -11,8 +11,8 @@ from howdah.cli.tony_options import NAMES
 from howdah.compat.tony.conversion import About
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
-from howdah.compat.tony.settings import Source
-from howdah.compat.tony.table import OPTIONS, ROWS, Kind, Row, row_of
+from howdah.compat.tony.settings import SettingSource
+from howdah.compat.tony.table import OPTIONS, ROWS, RowKind, TonyRow, row_of
 from howdah.spec.checks.shape import check
 from howdah.spec.problems import JobFileError, Problems
 from tests.compat import tony_keys
@@ -39,13 +39,13 @@ def test_a_key_does_what_its_row_says(key: str) -> None:
     beside = {**beside, **BESIDE.get(key, {})}
     without = {name: text for name, text in beside.items() if name != key}
     given = {**without, key: KEYS[key]}
-    if row.kind is Kind.CHECKED and "allocation-tags" not in key:
+    if row.kind is RowKind.CHECKED and "allocation-tags" not in key:
         with pytest.raises(JobFileError, match=re.escape(key)):
             converted(given)
         return
     before, after = converted(without), converted(given)
     said = [note for note in after.notes if note.key == key]
-    if row.kind is Kind.NOT_NEEDED:
+    if row.kind is RowKind.NOT_NEEDED:
         assert after.document == before.document
         assert [note.about for note in said] == [About.NOT_NEEDED]
         assert said[0].text == f"not needed: {row.words}"
@@ -55,9 +55,9 @@ def test_a_key_does_what_its_row_says(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in ROWS if row.kind is Kind.MAPPED], ids=lambda row: row.key
+    "row", [row for row in ROWS if row.kind is RowKind.MAPPED], ids=lambda row: row.key
 )
-def test_a_row_names_a_place_in_the_job_file(row: Row) -> None:
+def test_a_row_names_a_place_in_the_job_file(row: TonyRow) -> None:
     key = next(key for key in KEYS if row_of(key)[0] is row)  # type: ignore[index]
     beside = {} if key in ALONE else CONTEXT
     made = document({**beside, **BESIDE.get(key, {}), key: KEYS[key]})
@@ -81,7 +81,7 @@ def _has(table: Any, path: list[str]) -> bool:
 
 
 def test_the_site_files_keys_for_the_portal_are_not_spoken_of_in_every_job() -> None:
-    site = settings({"tony.history.location": "/x", "tony.nonsense": "1"}, Source.SITE)
+    site = settings({"tony.history.location": "/x", "tony.nonsense": "1"}, SettingSource.SITE)
     assert [note.key for note in convert(site, Arguments(executes="x")).notes] == ["tony.nonsense"]
 
 

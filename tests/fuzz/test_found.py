@@ -18,7 +18,7 @@ from howdah.packing.archives import PackingError
 from howdah.packing.ignore_rules import rules
 from howdah.packing.python import elf
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.arrow.ipc import CONTINUATION, Head, Kind, read_head, read_schema
+from howdah.spark.feed.arrow.ipc import CONTINUATION, Head, IpcKind, read_head, read_schema
 from howdah.spark.tfrecord.codec.columns import RecordType
 from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import CorruptRecord
@@ -67,7 +67,7 @@ def test_a_schema_that_is_none_is_a_feeders_error() -> None:
     def nothing(view: memoryview) -> None:
         view[:] = bytes(len(view))
 
-    for head in (Head(Kind.SCHEMA, b"x", 1 << 60), Head(Kind.SCHEMA, b"\xff" * 64, 0)):
+    for head in (Head(IpcKind.SCHEMA, b"x", 1 << 60), Head(IpcKind.SCHEMA, b"\xff" * 64, 0)):
         with pytest.raises(FeedError):
             read_schema(head, nothing)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from howdah.hadoop import errors, frames
 from howdah.hadoop.address import Address
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.protos import common
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.rpc import RpcClient
@@ -26,7 +26,7 @@ STANDBY = "org.apache.hadoop.ipc.StandbyException"
 
 
 def client(*addresses: Address, retry: RetryPolicy = QUICK, **limits: float | None) -> RpcClient:
-    return RpcClient(addresses, PROTOCOL, "alice", retry=retry, limits=Limits(**limits))  # pyright: ignore
+    return RpcClient(addresses, PROTOCOL, "alice", retry=retry, limits=ConnectionLimits(**limits))  # pyright: ignore
 
 
 async def ask(rpc: RpcClient, text: str = "x", **options: object) -> str:
@@ -341,7 +341,7 @@ async def test_a_server_that_accepts_and_says_nothing_does_not_hang_sasl() -> No
     from howdah.hadoop.security.credentials import Token
 
     async with StandIn(echo, greeting=b"") as server:
-        limits = Limits(connect_timeout_s=0.2)
+        limits = ConnectionLimits(connect_timeout_s=0.2)
         token = Token(b"i", b"p", "kind")
         rpc = RpcClient([server.address], PROTOCOL, "alice", token, retry=QUICK, limits=limits)
         async with rpc:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError, Running
-from howdah.backends.findings import Finding, Health
+from howdah.backends.findings import DoctorFinding, Health
 from howdah.backends.spark import doctor, slot_task
 from howdah.backends.spark.artifacts import ArtifactUploader, ArtifactWriter
 from howdah.backends.spark.error_texts import error_text, pending_text, was_cancelled
@@ -424,7 +424,7 @@ def test_an_inherited_limit_on_memory_is_lifted_or_refused_in_words() -> None:
     assert set(done.stdout.split()) == {"True"}, done.stderr
 
 
-def findings(facts: Facts, profiles: bool = True) -> dict[str, Finding]:
+def findings(facts: Facts, profiles: bool = True) -> dict[str, DoctorFinding]:
     return {each.what: each for each in doctor.settings(facts, profiles=profiles)}
 
 

@@ -12,7 +12,7 @@ import pytest
 from howdah.backends.findings import Health
 from howdah.backends.spark.doctor import examine
 from howdah.spark import Cluster
-from howdah.spark.feed.tasks.feeder_client import Trainer, first_word
+from howdah.spark.feed.tasks.feeder_client import TrainerConnection, first_word
 
 
 @pytest.fixture(autouse=True)
@@ -91,12 +91,12 @@ def test_trainers_of_other_hosts_are_reached_over_tls_with_the_jobs_certificate(
     with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
         access = cluster._live.access
         for place in cluster.places:
-            trainer = Trainer(place, access, "another-host")
+            trainer = TrainerConnection(place, access, "another-host")
             assert first_word(trainer).rank == place.rank
             trainer.close()
         stranger = msgspec.structs.replace(access, job_id="another-job")
         with pytest.raises(OSError):
-            Trainer(cluster.places[0], stranger, "another-host")
+            TrainerConnection(cluster.places[0], stranger, "another-host")
         cluster.train(standalone_spark.range(100))
         cluster.results()
 

@@ -10,18 +10,18 @@ import pytest
 from howdah.backends.resources import role_resources
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.client import checks
-from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, Share
+from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode
 from howdah.frameworks.planning import expand
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Acl, Hadoop, Job, Master, Mode, Placement, Role
 
-PLAIN = Node(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
-WITH_GPUS = Node(
+PLAIN = YarnNode(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
+WITH_GPUS = YarnNode(
     host="n2:8041", capability=Amount(memory_mb=4096, cores=8, more={GPU: 2}), labels=("gpu",)
 )
 DEFAULT = Queue(name="default", path="root.default", labels=())
 RESEARCH = Queue(name="research", path="root.research", labels=("gpu",))
-CLUSTER = Cluster(
+CLUSTER = YarnCluster(
     user="ada",
     largest=Amount(memory_mb=4096, cores=8, more={GPU: 8}),
     smallest=Amount(memory_mb=64, cores=1),
@@ -33,7 +33,7 @@ CLUSTER = Cluster(
 )
 
 
-def found(cluster: Cluster = CLUSTER, **fields: Any) -> list[str]:
+def found(cluster: YarnCluster = CLUSTER, **fields: Any) -> list[str]:
     role = {name: fields.pop(name) for name in list(fields) if name in Role.__struct_fields__}
     role = {n: v for n, v in role.items() if n not in Job.__struct_fields__} | {
         n: v for n, v in role.items() if n == "label"
@@ -42,7 +42,7 @@ def found(cluster: Cluster = CLUSTER, **fields: Any) -> list[str]:
     return checks.problems(job, role_resources(job), cluster)
 
 
-def doubted(cluster: Cluster = CLUSTER, **fields: Any) -> str:
+def doubted(cluster: YarnCluster = CLUSTER, **fields: Any) -> str:
     """What is only warned of: it may be so that the job never runs."""
     label, queue = fields.get("label"), fields.get("queue")
     assert found(cluster, **fields) == []
@@ -69,7 +69,7 @@ def test_a_container_larger_than_the_cluster_gives() -> None:
 
 
 def test_a_container_larger_than_any_node() -> None:
-    cluster = Cluster(user="ada", largest=Amount(memory_mb=65536, cores=64), nodes=(PLAIN,))
+    cluster = YarnCluster(user="ada", largest=Amount(memory_mb=65536, cores=64), nodes=(PLAIN,))
     text = only(found(cluster, memory="6g"))
     assert text == (
         "roles.worker.memory: 6 GiB of memory is more than any node has, 4 GiB of memory; "
@@ -89,7 +89,7 @@ def test_gpus_on_nodes_that_have_none() -> None:
 
 
 def test_a_cluster_without_gpus() -> None:
-    cluster = Cluster(
+    cluster = YarnCluster(
         user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), resource_types=("example.com/fpga",)
     )
     assert "schedules no GPUs" in only(found(cluster, gpus=1))
@@ -99,10 +99,10 @@ def test_a_cluster_without_gpus() -> None:
 
 def test_no_one_node_that_has_it_all() -> None:
     nodes = (
-        Node(host="big:1", capability=Amount(memory_mb=4096, cores=1)),
-        Node(host="fast:1", capability=Amount(memory_mb=1024, cores=8)),
+        YarnNode(host="big:1", capability=Amount(memory_mb=4096, cores=1)),
+        YarnNode(host="fast:1", capability=Amount(memory_mb=1024, cores=8)),
     )
-    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=nodes)
+    cluster = YarnCluster(user="ada", largest=CLUSTER.largest, nodes=nodes)
     text = only(found(cluster, memory="2g", cores=4))
     assert "no one node has 2 GiB of memory, 4 cores together" in text
 
@@ -120,7 +120,7 @@ def test_queues_that_cannot_be_used(queue: str, said: str) -> None:
 
 def test_a_stopped_queue_and_one_that_is_not_for_the_user() -> None:
     stopped = Queue(name="default", running=False, state="STOPPED")
-    cluster = Cluster(
+    cluster = YarnCluster(
         user="ada",
         largest=CLUSTER.largest,
         queues=(stopped, RESEARCH),
@@ -136,7 +136,7 @@ def test_labels() -> None:
     text = only(found(label="gpu"))
     assert "jobs of the queue 'default' may not use nodes labelled 'gpu'" in text
     assert text.endswith("research may")
-    cluster = Cluster(
+    cluster = YarnCluster(
         user="ada",
         largest=CLUSTER.largest,
         nodes=(PLAIN,),
@@ -148,7 +148,7 @@ def test_labels() -> None:
 
 def test_the_queues_own_label_counts_for_who_names_none() -> None:
     research = Queue(name="research", labels=("gpu",), default_label="gpu")
-    cluster = Cluster(
+    cluster = YarnCluster(
         user="ada", largest=CLUSTER.largest, nodes=(PLAIN, WITH_GPUS), queues=(research,)
     )
     assert found(cluster, queue="research", gpus=2) == []
@@ -164,12 +164,12 @@ def test_a_gang_larger_than_the_cluster() -> None:
 def test_a_gang_larger_than_its_queue_may_get() -> None:
     share = Share(maximum=Amount(memory_mb=2048, cores=8))
     queue = Queue(name="default", shares={"": share})
-    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(queue,))
+    cluster = YarnCluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(queue,))
     text = only(found(cluster, instances=2, memory="1g"))
     assert "the queue 'default' may have at most 2 GiB of memory" in text
     assert "roles.worker.instances = 1" in text
     half = Queue(name="default", shares={"": Share(maximum_part=0.5)})
-    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(half,))
+    cluster = YarnCluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(half,))
     assert "may have at most 2 GiB" in only(found(cluster, instances=2, memory="1g"))
 
 
@@ -179,7 +179,7 @@ def test_elastic_gangs_count_at_their_least_and_loose_tasks_not_together() -> No
 
 
 def test_what_nodes_cannot_hold_after_rounding() -> None:
-    cluster = Cluster(
+    cluster = YarnCluster(
         user="ada",
         largest=CLUSTER.largest,
         smallest=Amount(memory_mb=1024, cores=1),
@@ -212,7 +212,7 @@ def test_the_master_is_looked_at_too() -> None:
 
 
 def test_a_cluster_that_tells_nothing_refuses_nothing() -> None:
-    cluster = Cluster(user="ada", largest=Amount(memory_mb=1 << 20, cores=1 << 10))
+    cluster = YarnCluster(user="ada", largest=Amount(memory_mb=1 << 20, cores=1 << 10))
     assert found(cluster, queue="any", label="some", instances=100) == []
 
 

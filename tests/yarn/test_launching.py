@@ -15,7 +15,12 @@ from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks
 from howdah.backends.yarn import boot, container_launch, devices, launch_context, secretfile
 from howdah.backends.yarn.container_launch import ContainerLaunch
-from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources, Visibility
+from howdah.backends.yarn.local_resources import (
+    LocalResource,
+    LocalResources,
+    ResourceKind,
+    Visibility,
+)
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.spec.model import Acl, Docker, Hadoop
@@ -149,7 +154,7 @@ def test_urls_keep_the_case_of_a_name_service() -> None:
     assert launch_context.url("hdfs://nn.example:8020/a").port == 8020
     local = launch_context.local_resource(
         LocalResource(
-            name="x", url="hdfs://n/x", size=3, mtime_ms=5, kind=Kind.FILE,
+            name="x", url="hdfs://n/x", size=3, mtime_ms=5, kind=ResourceKind.FILE,
             visibility=Visibility.PUBLIC,
         )
     )  # fmt: skip

@@ -12,12 +12,12 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.amounts import Amount
-from howdah.backends.yarn.client.cluster import Node
+from howdah.backends.yarn.client.cluster import YarnNode
 from howdah.backends.yarn.master.outstanding_requests import (
     ANY,
     Allocated,
-    Changes,
     OutstandingRequests,
+    RequestChanges,
 )
 from howdah.core.messages import ContainerRequest
 from howdah.spec.model import Placement
@@ -29,15 +29,15 @@ def asks_for(role: str, *numbers: int) -> list[ContainerRequest]:
     return [ContainerRequest(request_id=number, role=role) for number in numbers]
 
 
-def counts(changes: Changes) -> dict[tuple[str, str], int]:
+def counts(changes: RequestChanges) -> dict[tuple[str, str], int]:
     return {(request.role, request.place): request.count for request in changes.requests}
 
 
 STEP = Amount(memory_mb=256, cores=1)
 
 
-def node(memory_mb: int, *, label: str = "", usable: bool = True, rack: str = "/r1") -> Node:
-    return Node(
+def node(memory_mb: int, *, label: str = "", usable: bool = True, rack: str = "/r1") -> YarnNode:
+    return YarnNode(
         host="n:1",
         capability=Amount(memory_mb=memory_mb, cores=100),
         labels=(label,),

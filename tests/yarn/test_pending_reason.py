@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.amounts import GPU, Amount
-from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, Share
+from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode
 from howdah.backends.yarn.pending_reason import Application
 
 MASTER = Amount(memory_mb=512, cores=1)
@@ -30,8 +30,10 @@ def accepted(diagnostics: str = "", **fields: object) -> Application:
     return Application(state="ACCEPTED", diagnostics=diagnostics, **values)  # type: ignore[arg-type]
 
 
-def node(host: str, *, used_mb: int = 0, gpus: int = 0, label: str = "", **fields: object) -> Node:
-    return Node(
+def node(
+    host: str, *, used_mb: int = 0, gpus: int = 0, label: str = "", **fields: object
+) -> YarnNode:
+    return YarnNode(
         host=host,
         capability=Amount(memory_mb=4096, cores=8, more={GPU: gpus} if gpus else {}),
         used=Amount(memory_mb=used_mb, cores=0, more={GPU: gpus} if gpus else {}),
@@ -40,8 +42,8 @@ def node(host: str, *, used_mb: int = 0, gpus: int = 0, label: str = "", **field
     )
 
 
-def cluster(*nodes: Node) -> Cluster:
-    return Cluster(user="ada", largest=Amount(memory_mb=4096, cores=8), nodes=nodes)
+def cluster(*nodes: YarnNode) -> YarnCluster:
+    return YarnCluster(user="ada", largest=Amount(memory_mb=4096, cores=8), nodes=nodes)
 
 
 def test_too_many_masters_in_the_queue() -> None:

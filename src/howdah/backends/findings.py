@@ -17,7 +17,7 @@ class Health(enum.Enum):
     """Jobs cannot run there."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was looked at."""
 
     what: str
@@ -27,16 +27,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What to do about it."""
 
 
-def fine(what: str, text: str) -> Finding:
+def fine(what: str, text: str) -> DoctorFinding:
     """It is as it should be."""
-    return Finding(what=what, health=Health.FINE, text=text)
+    return DoctorFinding(what=what, health=Health.FINE, text=text)
 
 
-def warning(what: str, text: str, hint: str | None = None) -> Finding:
+def warning(what: str, text: str, hint: str | None = None) -> DoctorFinding:
     """It will trouble some jobs."""
-    return Finding(what=what, health=Health.WARNING, text=text, hint=hint)
+    return DoctorFinding(what=what, health=Health.WARNING, text=text, hint=hint)
 
 
-def problem(what: str, text: str, hint: str | None = None) -> Finding:
+def problem(what: str, text: str, hint: str | None = None) -> DoctorFinding:
     """Jobs cannot run because of it."""
-    return Finding(what=what, health=Health.PROBLEM, text=text, hint=hint)
+    return DoctorFinding(what=what, health=Health.PROBLEM, text=text, hint=hint)

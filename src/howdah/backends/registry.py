@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from howdah.backends.base import Backend, BackendError, Site, Submission
-    from howdah.backends.findings import Finding
+    from howdah.backends.findings import DoctorFinding
     from howdah.storage.jobdir import JobDirectory
 
 GROUP = "howdah.backends"
@@ -197,7 +197,7 @@ def own_jobs_at(url: str) -> list[JobDirectory]:
 
 def store_elsewhere(url: str) -> Any:
     """The jobs of all users below that URL, as a cluster keeps them: an object with ``place``, ``pause_s``,
-    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.client.remote_jobs.Store`.
+    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.client.remote_jobs.RemoteStore`.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
@@ -223,7 +223,7 @@ def clusters() -> dict[str, bool]:
     }
 
 
-def examine(name: str) -> Iterator[Finding]:
+def examine(name: str) -> Iterator[DoctorFinding]:
     """Look at the cluster of one of `clusters`; a look that fails is a finding."""
     doctor = BUILT_IN[name].doctor
     assert doctor is not None

@@ -18,7 +18,7 @@ from pathlib import Path
 from howdah.agent.host.processes import command_line
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError, Running
-from howdah.backends.findings import Finding, Health, fine, problem, warning
+from howdah.backends.findings import DoctorFinding, Health, fine, problem, warning
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
 from howdah.backends.local import processes, runtime_paths
 from howdah.client.lookup.site import running
@@ -49,12 +49,12 @@ PACKAGES = (
 )
 
 
-__all__ = ["Finding", "Health", "examine"]
+__all__ = ["DoctorFinding", "Health", "examine"]
 
 
-def examine(store: str | None = None) -> Iterator[Finding]:
+def examine(store: str | None = None) -> Iterator[DoctorFinding]:
     """Look at this machine; a look that fails by itself is a finding, not an end."""
-    looks: tuple[Callable[[], Iterator[Finding]], ...] = (
+    looks: tuple[Callable[[], Iterator[DoctorFinding]], ...] = (
         _python,
         _machine,
         lambda: _jobs_folder(store),
@@ -76,7 +76,7 @@ def examine(store: str | None = None) -> Iterator[Finding]:
             yield warning(name, f"could not be looked at: {type(error).__name__}: {error}")
 
 
-def _python() -> Iterator[Finding]:
+def _python() -> Iterator[DoctorFinding]:
     text = f"{platform.python_version()} at {sys.executable}"
     if ssl.HAS_TLSv1_3:
         yield fine("Python", f"{text}, {ssl.OPENSSL_VERSION}")
@@ -88,7 +88,7 @@ def _python() -> Iterator[Finding]:
         )
 
 
-def _machine() -> Iterator[Finding]:
+def _machine() -> Iterator[DoctorFinding]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     text = f"{platform.system()} {platform.machine()}, {cores} cores, load {os.getloadavg()[0]:.1f}"
     memory = _memory()
@@ -118,7 +118,7 @@ def _memory() -> tuple[int, int] | None:
     return sizes["MemTotal"], sizes["MemAvailable"]
 
 
-def _jobs_folder(store: str | None) -> Iterator[Finding]:
+def _jobs_folder(store: str | None) -> Iterator[DoctorFinding]:
     try:
         base = base_folder(store)
     except StorageError as error:
@@ -147,7 +147,7 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
         yield fine("job directories", text)
 
 
-def _sockets() -> Iterator[Finding]:
+def _sockets() -> Iterator[DoctorFinding]:
     try:
         path = runtime_paths.socket_path(Path("/job"))
     except BackendError as error:
@@ -158,7 +158,7 @@ def _sockets() -> Iterator[Finding]:
     yield fine("sockets", str(path.parent))
 
 
-def _network() -> Iterator[Finding]:
+def _network() -> Iterator[DoctorFinding]:
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=2).close()
@@ -182,7 +182,7 @@ def _network() -> Iterator[Finding]:
     yield fine("network", f"127.0.0.1 works, {name} is {address}")
 
 
-def _ports() -> Iterator[Finding]:
+def _ports() -> Iterator[DoctorFinding]:
     first, last = port_range(Network().ports)
     text = f"{first}-{last}"
     try:
@@ -221,7 +221,7 @@ def _listening(first: int, last: int) -> int:
     return sum(first <= port <= last for port in used)
 
 
-def _limits() -> Iterator[Finding]:
+def _limits() -> Iterator[DoctorFinding]:
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < LEAST_FILES:
         yield warning(
@@ -233,7 +233,7 @@ def _limits() -> Iterator[Finding]:
         yield fine("open files", "no limit" if files == resource.RLIM_INFINITY else str(files))
 
 
-def _py_spy() -> Iterator[Finding]:
+def _py_spy() -> Iterator[DoctorFinding]:
     beside = Path(sys.executable).with_name("py-spy")
     tool = str(beside) if beside.exists() else shutil.which("py-spy")
     if tool is None:
@@ -263,7 +263,7 @@ def _py_spy() -> Iterator[Finding]:
     )
 
 
-def _gpus() -> Iterator[Finding]:
+def _gpus() -> Iterator[DoctorFinding]:
     try:
         devices = nvml_devices()
     except GpuError as error:
@@ -278,7 +278,7 @@ def _gpus() -> Iterator[Finding]:
         yield fine("GPUs", f"{device.name}, {device.memory_mb >> 10} GiB, {device.uuid}{use}")
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[DoctorFinding]:
     found: list[str] = []
     for name in PACKAGES:
         try:
@@ -288,13 +288,13 @@ def _packages() -> Iterator[Finding]:
     yield fine("packages", ", ".join(found) or "no framework is installed next to Howdah")
 
 
-def _plugins() -> Iterator[Finding]:
+def _plugins() -> Iterator[DoctorFinding]:
     for kind, broken in (("framework", frameworks.broken()), ("backend", backends.broken())):
         for name, reason in broken.items():
             yield warning(f"{kind} {name}", reason, "repair or remove that package")
 
 
-def _leftovers(store: str | None) -> Iterator[Finding]:
+def _leftovers(store: str | None) -> Iterator[DoctorFinding]:
     """Jobs without a coordinator, and processes of jobs that are over."""
     try:
         here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]

@@ -33,7 +33,7 @@ _GSS = "GSS initiate failed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Limits:
+class ConnectionLimits:
     """What a connection may take.
 
     Attributes:
@@ -62,7 +62,7 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         client_id: bytes,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> None:
         self.address = address
         self.received_at: float = time.monotonic()
@@ -87,7 +87,7 @@ class Connection:
         protocol: str,
         identity: Identity,
         client_id: bytes,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> Connection:
         """Connect, authenticate, say which protocol follows.
 

@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import RemoteFileNotFound
 from howdah.hadoop.protos import common, hdfs
 from howdah.hadoop.retry import RetryPolicy
@@ -32,7 +32,7 @@ class _OfNameNode(Service):
         url: str | None = None,
         token: Token | None = None,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """``url`` is an ``hdfs://`` one; the default file system without it. ``token`` is one of the
         NameNode's; else the login's, if it has one."""

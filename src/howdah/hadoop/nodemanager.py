@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import CallTimeout, ConnectFailed, ConnectionLost, RemoteError
 from howdah.hadoop.ids import ContainerId, NodeId
 from howdah.hadoop.protos import yarn
@@ -20,7 +20,7 @@ from howdah.hadoop.service import Service, remote_exception
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """Which containers of a batch it worked for, and why not for the others."""
 
     done: tuple[ContainerId, ...]
@@ -53,7 +53,7 @@ class NodeManager(Service):
         token: Token,
         *,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         super().__init__([node.address], identity, retry=retry, limits=limits)
@@ -64,7 +64,7 @@ class NodeManager(Service):
         requests: Mapping[ContainerId, yarn.StartContainerRequestProto],
         *,
         timeout_s: float | None = None,
-    ) -> Outcome:
+    ) -> BatchOutcome:
         """Start containers: launch context and container token of each.
 
         If the answer is lost, the node is asked which ones it has, and only the others are
@@ -103,14 +103,14 @@ class NodeManager(Service):
                 done += there
                 wanted = {c: request for c, request in wanted.items() if c not in there}
                 if not wanted:
-                    return Outcome(tuple(done), {})
+                    return BatchOutcome(tuple(done), {})
                 continue
             done += [ContainerId.from_proto(c) for c in answer.succeeded_requests]
-            return Outcome(tuple(done), _failures(answer.failed_requests))
+            return BatchOutcome(tuple(done), _failures(answer.failed_requests))
 
     async def stop_containers(
         self, containers: Iterable[ContainerId], *, timeout_s: float | None = None
-    ) -> Outcome:
+    ) -> BatchOutcome:
         """Stop containers: SIGTERM, after the node's grace SIGKILL. Returns before they ended."""
         answer = await self.rpc.call(
             "stopContainers",
@@ -119,7 +119,7 @@ class NodeManager(Service):
             timeout_s=timeout_s,
         )
         done = tuple(ContainerId.from_proto(c) for c in answer.succeeded_requests)
-        return Outcome(done, _failures(answer.failed_requests))
+        return BatchOutcome(done, _failures(answer.failed_requests))
 
     async def statuses(
         self, containers: Iterable[ContainerId], *, timeout_s: float | None = None

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Literal
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import common, yarn
@@ -65,7 +65,7 @@ class ResourceManager(Service):
         *,
         token: Token | None = None,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """``token`` is a delegation token of the ResourceManager's; else the login's, if it has one."""
         if token is None and isinstance(login, Login):

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from howdah.hadoop import retry as retrying
 from howdah.hadoop.address import Address
-from howdah.hadoop.connection import Connection, Limits
+from howdah.hadoop.connection import Connection, ConnectionLimits
 from howdah.hadoop.errors import (
     CallTimeout,
     ConnectFailed,
@@ -53,7 +53,7 @@ class RpcClient:
         token: Token | None = None,
         *,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """``protocol`` is the Java name of the protocol's interface, ``user`` a name or more."""
         if not addresses:
@@ -64,7 +64,7 @@ class RpcClient:
         if token is not None:
             self.use_token(token)
         self.retry: RetryPolicy = retry or RetryPolicy()
-        self._limits = limits or Limits()
+        self._limits = limits or ConnectionLimits()
         self._client_id = uuid.uuid4().bytes
         self._last_call_id = -1
         self._active = 0

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import (
     ApplicationMasterNotRegistered,
     CallTimeout,
@@ -62,13 +62,15 @@ class Scheduler(Service):
         token: Token,
         *,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         """``token`` is the container's AMRM token (`credentials.AMRM_TOKEN`)."""
         identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         addresses = configuration.rm_addresses("scheduler")
         # The heartbeat keeps the connection in use; a pause of it is no reason to begin anew.
-        super().__init__(addresses, identity, retry=retry, limits=limits or Limits(idle_s=None))
+        super().__init__(
+            addresses, identity, retry=retry, limits=limits or ConnectionLimits(idle_s=None)
+        )
         self._registration: yarn.RegisterApplicationMasterRequestProto | None = None
         self._response_id = 0
         self._unanswered: deque[yarn.AllocateRequestProto] = deque()

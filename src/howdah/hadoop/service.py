@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.connection import Limits
+from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import ProtocolError, RemoteError, remote_error
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
@@ -38,7 +38,7 @@ class Service:
         identity: Identity,
         *,
         retry: RetryPolicy | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self.rpc: RpcClient = RpcClient(
             addresses, self.PROTOCOL, identity, retry=retry, limits=limits

@@ -16,7 +16,7 @@ from howdah.client.submission.loading import load_object
 from howdah.client.submission.submit import submit
 from howdah.spark.feed.control.feed_controller import FeedController
 from howdah.spark.feed.messages import Align, Options
-from howdah.spark.feed.tasks.feeder_client import Access
+from howdah.spark.feed.tasks.feeder_client import FeederAccess
 from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
@@ -419,7 +419,7 @@ def _submit(
         controller.close()
         submission.close()
         raise
-    access = Access(
+    access = FeederAccess(
         job_id=directory.job_id,
         host=submission.host,
         port=port,

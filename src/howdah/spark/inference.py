@@ -11,7 +11,7 @@ from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.messages import Align, Options, Purpose
-from howdah.spark.feed.tasks.feeding import Task
+from howdah.spark.feed.tasks.feeding import FeedTask
 from howdah.spark.frames import map_in_arrow
 from howdah.spark.rows import partition_feeder
 
@@ -69,13 +69,13 @@ def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return partition_feeder(msgspec.msgpack.encode(_opened(live, feed, None)))
 
 
-def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> Task:
+def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> FeedTask:
     """Let the programs expect rows to be answered."""
     with live.controller.watching():
         live.check()
     run = live.controller.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
     live.controller.announce(run)
-    return Task(
+    return FeedTask(
         access=live.access,
         feed=feed,
         run=run.number,
@@ -97,7 +97,7 @@ def _prober(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return task
 
 
-def _probed(frame: Any, task: Task) -> Any:
+def _probed(frame: Any, task: FeedTask) -> Any:
     """The schema of the answers to the first rows."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -17,12 +17,12 @@ from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.control.control_server import Failure
+from howdah.spark.feed.control.control_server import RunFailure
 from howdah.spark.feed.control.feed_controller import FeedController
 from howdah.spark.feed.control.plan import enough as has_enough
 from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.messages import Align
-from howdah.spark.feed.tasks.feeder_client import Access
+from howdah.spark.feed.tasks.feeder_client import FeederAccess
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
@@ -46,7 +46,7 @@ class Live:
         submission: SparkSubmission,
         directory: JobDirectory,
         controller: FeedController,
-        access: Access,
+        access: FeederAccess,
         on_log: Callable[[LogLine], Any] | None,
         *,
         restarts: int,
@@ -155,7 +155,7 @@ class Live:
             "beside it (feed.restore)"
         )
 
-    def failure(self) -> Failure | None:
+    def failure(self) -> RunFailure | None:
         """The exception of a training function that is no echo of another task's end.
 
         With a budget for restarts it is told from echoes by what was seen before it and by what the
@@ -177,7 +177,7 @@ class Live:
             self._echoes.add(first.generation)
         return None
 
-    def _is_echo(self, failure: Failure) -> bool | None:
+    def _is_echo(self, failure: RunFailure) -> bool | None:
         """None: that cannot be told yet."""
         if failure.after_loss:
             return True
@@ -249,7 +249,7 @@ class Live:
             TimeoutError: it has not ended in time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        failure: Failure | None = None
+        failure: RunFailure | None = None
         with self.controller.changed:
             while not self.over():
                 if failure is None and (failure := self.failure()) is not None:

@@ -36,7 +36,7 @@ GUESS_BYTES = {
 """Bytes of a value, by Spark's name for its type; arrays and binary values may be any size."""
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Rows that can be fed, again and again."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
@@ -47,7 +47,7 @@ class Source(Protocol):
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
         ...
 
-    def materialised(self) -> Source | None:
+    def materialised(self) -> RowSource | None:
         """The same rows, computed now by a Spark job and kept by the executors, so that a partition's
         rows stay in their order. None where this Spark cannot."""
         ...
@@ -57,8 +57,8 @@ class Source(Protocol):
         ...
 
 
-def source_of(session: Session, data: Any, columns: Sequence[str] | None = None) -> Source:
-    """What feeds those columns of that data; a `Source` stays as it is.
+def source_of(session: Session, data: Any, columns: Sequence[str] | None = None) -> RowSource:
+    """What feeds those columns of that data; a `RowSource` stays as it is.
 
     Raises:
         BadInput: it is no DataFrame and no RDD, or the rows of an RDD have no such column.
@@ -96,7 +96,7 @@ class FrameSource:
         """The frame that was `materialised`."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """See `Source`."""
+        """See `RowSource`."""
         from howdah.spark.feed.tasks.feeder import RESULT
 
         sent = task()
@@ -121,13 +121,13 @@ class FrameSource:
         return self._session.known_rows(self._frame)
 
     def ordered(self) -> bool:
-        """See `Source`."""
+        """See `RowSource`."""
         if self._ordered is None:
             self._ordered = self._session.ordered(self._frame)
         return self._ordered
 
     def materialised(self) -> FrameSource | None:
-        """See `Source`."""
+        """See `RowSource`."""
         frame = self._session.materialised(self._frame)
         if frame is None:
             return None
@@ -136,7 +136,7 @@ class FrameSource:
         return made
 
     def release(self) -> None:
-        """See `Source`."""
+        """See `RowSource`."""
         if self._made is not None:
             self._session.release(self._made)
 
@@ -158,7 +158,7 @@ class RddSource:
             self._schema = arrow_schema(first[0], columns) if first else b""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """See `Source`."""
+        """See `RowSource`."""
         if self._schema is None:
             first = self._rdd.take(1)
             self._schema = arrow_schema(first[0]) if first else b""
@@ -166,21 +166,21 @@ class RddSource:
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
     def ordered(self) -> bool:
-        """See `Source`."""
+        """See `RowSource`."""
         return rdd_ordered(self._rdd)
 
     def materialised(self) -> RddSource:
-        """See `Source`."""
+        """See `RowSource`."""
         made = copy.copy(self)
         made._rdd = materialised_rdd(self._rdd)
         return made
 
     def release(self) -> None:
-        """See `Source`."""
+        """See `RowSource`."""
         self._rdd.unpersist()
 
 
-def known_rows(source: Source) -> int | None:
+def known_rows(source: RowSource) -> int | None:
     """How many rows it has; None where Spark would have to count them."""
     return source.known_rows() if isinstance(source, FrameSource) else None
 

@@ -80,7 +80,7 @@ class Session:
 
             spark = SparkSession(spark)
         self.spark = spark
-        self.inner: sessions.Session = session_of(spark)
+        self.inner: sessions.SparkAccess = session_of(spark)
         self.connect: bool = self.inner.connect
 
     def default_fs(self) -> str:

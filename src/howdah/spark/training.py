@@ -21,9 +21,9 @@ from howdah.spark.feed.control.plan import Resumption, enough, moved, resumption
 from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import Options, Purpose
-from howdah.spark.feed.tasks.feeding import Task
+from howdah.spark.feed.tasks.feeding import FeedTask
 from howdah.spark.reports import RankReport, TrainReport
-from howdah.spark.rows import Source
+from howdah.spark.rows import RowSource
 from howdah.spark.session import Query
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Training:
     def __init__(
         self,
         live: Live,
-        source: Source,
+        source: RowSource,
         options: Options,
         *,
         timeout_s: float | None,
@@ -214,7 +214,7 @@ class Training:
     def _keep_order(self, generation: int) -> _Turn:
         """Have Spark compute the rows and keep them: so a task that fails goes on behind the last row
         that arrived."""
-        found: list[Source | None] = []
+        found: list[RowSource | None] = []
         self._release()
         turn = self._query(generation, lambda: lambda: found.append(self._plan.materialised()))
         kept = found[-1] if turn is _Turn.DONE else None
@@ -267,7 +267,7 @@ class Training:
         """What the tasks of one more query are told; those of earlier ones are heard no more."""
         with self._controller.watching():
             self._run.query += 1
-            task = Task(
+            task = FeedTask(
                 access=self._live.access,
                 feed=self._options.feed,
                 run=self._run.number,
@@ -467,7 +467,7 @@ class ValidationRun:
     def __init__(
         self,
         live: Live,
-        source: Source,
+        source: RowSource,
         options: Options,
         *,
         main: Training,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from howdah.compat.tensorflowonspark import reservation, util
-from howdah.compat.tensorflowonspark.reservation import Address, Client, Reservations, Server
+from howdah.compat.tensorflowonspark.reservation import Client, KeyedAddress, Reservations, Server
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_connection_that_breaks_at_once_costs_no_other(monkeypatch: pytest.Mon
 def test_a_stranger_learns_and_changes_nothing(server: Server) -> None:
     host, port = server.start()
     with pytest.raises(ConnectionError):
-        Client(Address(host, port, b"another key")).register({"node": 1})
+        Client(KeyedAddress(host, port, b"another key")).register({"node": 1})
     with socket.create_connection((host, port)) as stranger:
         stranger.sendall(b"\0" * 128)
         stranger.settimeout(10)

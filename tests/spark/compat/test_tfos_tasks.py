@@ -277,7 +277,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[reservation.Server]:
     made.join()
 
 
-def _register(address: reservation.Address, number: int) -> int:
+def _register(address: reservation.KeyedAddress, number: int) -> int:
     client = reservation.Client(address)
     client.register({"node": number})
     found = client.await_reservations()

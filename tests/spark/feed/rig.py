@@ -26,16 +26,16 @@ from howdah.spark.feed.messages import (
     FromControl,
     FromTrainer,
     Heard,
-    Hello,
-    Load,
     Open,
     Options,
     Purpose,
     Returned,
-    Scored,
+    RowsScored,
     Stop,
+    TrainerHello,
+    TrainerLoad,
 )
-from howdah.spark.feed.tasks.feeder_client import Access
+from howdah.spark.feed.tasks.feeder_client import FeederAccess
 from howdah.spark.feed.trainer import Trainer
 from howdah.wire.channel import Channel, serve
 from howdah.wire.frames import encode
@@ -45,12 +45,14 @@ JOB = "feeding-1"
 DEADLINE_S = 20.0
 
 
-def access(secrets: Path, port: int) -> Access:
+def access(secrets: Path, port: int) -> FeederAccess:
     """What feeders of this job are let in with."""
     ca, certificate, key = (
         (secrets / name).read_text() for name in ("ca.pem", "feeder.pem", "feeder.key")
     )
-    return Access(job_id=JOB, host="127.0.0.1", port=port, ca=ca, certificate=certificate, key=key)
+    return FeederAccess(
+        job_id=JOB, host="127.0.0.1", port=port, ca=ca, certificate=certificate, key=key
+    )
 
 
 class FeedController:
@@ -109,7 +111,7 @@ class FeedController:
         await channel.dispatch(handle)
 
     def say(self, message: msgspec.Struct) -> None:
-        self.wait(Hello)
+        self.wait(TrainerHello)
 
         def send() -> None:
             for channel in self.channels:
@@ -161,7 +163,7 @@ class Feeder:
             )
         self.socket.settimeout(DEADLINE_S)
         self.load = self.hear()
-        assert isinstance(self.load, Load)
+        assert isinstance(self.load, TrainerLoad)
 
     def begin(self, feed: str = "train", run: int = 1, **fields: Any) -> Feeder:
         fields = {"partition": 0, **fields}
@@ -192,7 +194,7 @@ class Feeder:
 
     def answer(self) -> pa.Table:
         scored = self.hear()
-        assert isinstance(scored, Scored), scored
+        assert isinstance(scored, RowsScored), scored
         return pa.ipc.open_stream(self._exactly(scored.size)).read_all()
 
     def gone(self) -> bool:
@@ -234,7 +236,9 @@ class Rig:
         return trainer
 
     def endpoint(self, rank: int = 0) -> Endpoint:
-        return self.controller.wait(Hello, lambda hello: hello.endpoint.rank == rank).endpoint
+        return self.controller.wait(
+            TrainerHello, lambda hello: hello.endpoint.rank == rank
+        ).endpoint
 
     def open(self, run: int = 1, purpose: Purpose = Purpose.TRAIN, **fields: Any) -> None:
         self._purposes[run] = purpose

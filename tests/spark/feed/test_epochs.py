@@ -19,15 +19,15 @@ from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
     Available,
     Close,
+    FeedRefused,
     HandedOut,
-    Hello,
     OffsetQuery,
     OffsetReply,
     Position,
-    Refused,
     Returned,
     Stop,
     Taken,
+    TrainerHello,
 )
 from tests.spark.feed.rig import DEADLINE_S, Rig
 
@@ -322,10 +322,10 @@ def test_any_thread_may_ask_for_the_position_while_another_draws(rig: Rig) -> No
 
 def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
-    rig.controller.wait(Hello)
+    rig.controller.wait(TrainerHello)
     position = Position(run=1, epoch=2, rows={0: [(0, 6)]}, batches=2)
     feed.restore(position)
-    told = rig.controller.wait(Hello, lambda hello: bool(hello.positions))
+    told = rig.controller.wait(TrainerHello, lambda hello: bool(hello.positions))
     assert told.positions == {"train": position} and told.asks == []
     assert feed.position() == position
     rig.open(align="none", epochs=3, first_epoch=2)
@@ -334,7 +334,7 @@ def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None
     rig.fed(epoch=2)
     batches = feed.batches(3)
     assert next(batches)["y"].tolist() == [6, 7, 9]
-    assert rig.controller.wait(Hello, lambda hello: hello.asks == ["train"])
+    assert rig.controller.wait(TrainerHello, lambda hello: hello.asks == ["train"])
     now = Position(run=1, epoch=2, rows={0: [(0, 8), (9, 10)]}, batches=3)
     assert feed.position() == now  # what the checkpoint before had seen included
     with pytest.raises(FeedError, match="before the first batch"):
@@ -404,7 +404,7 @@ def test_an_earlier_attempt_that_waits_for_its_run_is_refused_once_a_later_one_h
     rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=2))
     assert rig.controller.wait(OffsetReply).upto == -1
     rig.open(align="none")
-    assert isinstance(early.hear(), Refused)
+    assert isinstance(early.hear(), FeedRefused)
     early.close()
     give(rig, (0, 4), attempt=2)
     rig.fed()

@@ -14,12 +14,18 @@ import pytest
 
 from howdah.spark.feed.messages import AssignmentRequest, Begin, Stop
 from howdah.spark.feed.tasks import feeder_client
-from howdah.spark.feed.tasks.feeder_client import ControllerConnection, Trainer, first_word
+from howdah.spark.feed.tasks.feeder_client import (
+    ControllerConnection,
+    TrainerConnection,
+    first_word,
+)
 from tests.spark.feed.rig import Rig, access
 
 
-def far(rig: Rig) -> Trainer:
-    trainer = Trainer(rig.endpoint(), access(rig.secrets, rig.controller.port), "another-host")
+def far(rig: Rig) -> TrainerConnection:
+    trainer = TrainerConnection(
+        rig.endpoint(), access(rig.secrets, rig.controller.port), "another-host"
+    )
     first_word(trainer)
     return trainer
 

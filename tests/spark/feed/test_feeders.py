@@ -32,7 +32,7 @@ from howdah.spark.feed.messages import (
 from howdah.spark.feed.tasks import feeder_client
 from howdah.spark.feed.tasks.feeder import _Feeding
 from howdah.spark.feed.tasks.feeder_client import NotTaken
-from howdah.spark.feed.tasks.feeding import Connecting, Me, Task
+from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me
 from howdah.spark.feed.tasks.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
 from howdah.wire.tls import PeerRole, certificate_name
@@ -70,10 +70,10 @@ class Gang:
         with self.controller.watching() as changed:
             assert changed.wait_for(condition, DEADLINE_S)
 
-    def open(self, purpose: Purpose, **options: Any) -> Task:
+    def open(self, purpose: Purpose, **options: Any) -> FeedTask:
         run = self.controller.open(purpose, Options(feed="train", **options))
         self.controller.announce(run)
-        return Task(access=self.access, feed="train", run=run.number, purpose=purpose)
+        return FeedTask(access=self.access, feed="train", run=run.number, purpose=purpose)
 
     def close(self) -> None:
         feeder_client.ControllerConnection.of(self.access).close()
@@ -277,7 +277,7 @@ def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_befor
     gang.wait(lambda: gang.controller.trainers[0].channel not in (None, channel))
     run.begin_again(2, Resumption(), {})
     gang.controller.announce(run)
-    task = Task(access=gang.access, feed="train", run=1, query=run.query)
+    task = FeedTask(access=gang.access, feed="train", run=1, query=run.query)
     _Feeding(task, me()).run(iter(numbers((0, 4))))
     read = in_background(lambda: next(again.feed("train").batches(4))["y"].tolist())
     assert read() == [0, 1, 2, 3]

@@ -12,7 +12,7 @@ import pytest
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.arrow.answers import record_batch
-from howdah.spark.feed.messages import Broken, Purpose, Refused, Stop
+from howdah.spark.feed.messages import Broken, FeedRefused, Purpose, Stop
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 
 SCHEMA = pa.schema({"y": pa.int64()})
@@ -170,7 +170,7 @@ def test_why_a_program_has_ended_is_told_to_those_it_scores_for(scored: Rig) -> 
     next(feed.batches(2))
     scored.trainers[0].close(Broken(error="ValueError: no", trace=""))
     refused = feeder.hear()
-    assert isinstance(refused, Refused) and "ValueError: no" in refused.reason
+    assert isinstance(refused, FeedRefused) and "ValueError: no" in refused.reason
 
 
 @pytest.mark.parametrize(

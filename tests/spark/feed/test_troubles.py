@@ -19,7 +19,7 @@ import pytest
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import cache, ingest
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
@@ -27,18 +27,18 @@ from howdah.spark.feed.messages import (
     Broken,
     Close,
     Enough,
+    FeedRefused,
     HandedOut,
-    Hello,
-    Load,
     OffsetQuery,
     OffsetReply,
     Open,
     Options,
     Purpose,
-    Refused,
     Returned,
     Stop,
     Taken,
+    TrainerHello,
+    TrainerLoad,
 )
 from howdah.spark.feed.shared_state import SharedState
 from howdah.spark.feed.state import FeedState
@@ -182,7 +182,7 @@ def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
     state.open(Open(run=1, purpose=Purpose.TRAIN, options=options))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        stream = IngestStream(Begin(feed="train", run=1, partition=0), Connection(ours))
+        stream = IngestStream(Begin(feed="train", run=1, partition=0), DataConnection(ours))
         assert ingest.begin(state, stream) is None
         assert ingest.fence(state, ingest.key_of(stream.begin), 1)
         ingest.add(state, stream, numbers(0).serialize(), numbers(0), spill=False)
@@ -219,7 +219,7 @@ def test_the_files_of_a_rank_have_a_limit_that_is_named_where_it_is_reached(rig:
         rig.open(run=run, feed=feed.name, align="pad", cache_memory=0, spill=limit)
     rig.feeder().send([batch, numbers(ROWS)], SCHEMA).hear()
     refused = rig.feeder(feed="other", run=2).send([batch, numbers(ROWS)], SCHEMA).hear()
-    assert isinstance(refused, Refused) and not refused.again
+    assert isinstance(refused, FeedRefused) and not refused.again
     assert f"spill={limit}" in refused.reason and str(rig.folder) in refused.reason
     with pytest.raises(FeedError, match="Raise it, or train with cache=False"):
         next(feeds[1].batches(8))
@@ -238,7 +238,7 @@ def test_files_without_a_limit_leave_room_on_the_disk(
     feed = rig.trainer().feed("train")
     rig.open(align="pad", cache_memory=0)
     refused = rig.feeder().send([numbers(0)], SCHEMA).hear()
-    assert isinstance(refused, Refused) and not refused.again
+    assert isinstance(refused, FeedRefused) and not refused.again
     assert "bytes of its disk are free" in refused.reason
     with pytest.raises(FeedError, match="spill= of Cluster.train"):
         next(feed.batches(8))
@@ -289,7 +289,7 @@ def test_a_waiting_program_hears_of_everything_that_ends_it(rig: Rig) -> None:
     for number, name in enumerate(["a", "b", "c"], 1):
         rig.open(run=number, feed=name)
     threads = {name: in_background(lambda name=name: iterate(name)) for name in ("a", "b", "c")}
-    rig.controller.wait(Hello, lambda hello: len(hello.asks) == 3)
+    rig.controller.wait(TrainerHello, lambda hello: len(hello.asks) == 3)
     rig.controller.say(Abort(feed="a", run=1, error="Job aborted: no column z"))
     threads["a"].join(DEADLINE_S)
     assert "no column z" in str(heard.pop())
@@ -305,7 +305,7 @@ def test_a_waiting_program_hears_of_everything_that_ends_it(rig: Rig) -> None:
 def test_a_master_that_is_gone_ends_the_program_after_the_lease(rig: Rig) -> None:
     feed = rig.trainer(lease_s=0.5).feed("train")
     rig.open()
-    rig.controller.wait(Hello)
+    rig.controller.wait(TrainerHello)
     rig.controller.vanish()
     with pytest.raises(FeedError, match=r"driver program has not been reached for 0.5 s"):
         next(feed.batches(8))
@@ -317,13 +317,13 @@ def test_a_master_that_comes_back_hears_again_what_counts(rig: Rig) -> None:
     rig.feeder().send([numbers(0)], SCHEMA).hear()
     batches = feed.batches(8)
     next(batches)
-    rig.controller.wait(Hello, lambda hello: hello.asks == ["train"])
+    rig.controller.wait(TrainerHello, lambda hello: hello.asks == ["train"])
     port = rig.controller.port
     rig.controller.vanish()
     rig.controller.said.clear()
     next(batches)
     rig.controller.listen(port)
-    assert rig.controller.wait(Hello).asks == ["train"]
+    assert rig.controller.wait(TrainerHello).asks == ["train"]
     assert rig.controller.wait(HandedOut, lambda message: message.rows == 16)
     assert len(next(batches)["y"]) == 8
 
@@ -336,7 +336,7 @@ def test_changed_columns_are_refused_and_raised_with_both_schemas(rig: Rig) -> N
     other = pa.schema({"y": pa.float64(), "z": pa.string()})
     feeder = rig.feeder(epoch=1).send([], other)
     refused = feeder.hear()
-    assert isinstance(refused, Refused) and not refused.again
+    assert isinstance(refused, FeedRefused) and not refused.again
     assert "from y: int64 to y: double, z: string" in refused.reason
 
 
@@ -353,7 +353,7 @@ def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
     assert broken.error == "ZeroDivisionError: integer division or modulo by zero"
     assert "_ = 1 // 0" in broken.trace
     refused = feeder.hear()
-    assert isinstance(refused, Refused) and refused.again
+    assert isinstance(refused, FeedRefused) and refused.again
     assert "ZeroDivisionError" in refused.reason
 
 
@@ -363,7 +363,7 @@ def test_the_end_of_the_function_is_told_again_if_its_connection_breaks_just_the
         rig.endpoint()
         trainer.feed("train")
     rig.controller.wait(Returned)
-    assert len(rig.controller.heard(Hello)) > 1
+    assert len(rig.controller.heard(TrainerHello)) > 1
 
 
 def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
@@ -404,7 +404,7 @@ def test_only_a_feeders_certificate_brings_rows(rig: Rig, role: PeerRole) -> Non
     rig.trainer()
     with pytest.raises((OSError, AssertionError)):
         Feeder(rig.endpoint(), rig.secrets, role)
-    assert isinstance(Feeder(rig.endpoint(), rig.secrets).load, Load)
+    assert isinstance(Feeder(rig.endpoint(), rig.secrets).load, TrainerLoad)
 
 
 def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:
@@ -413,7 +413,7 @@ def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:
     feeder = rig.feeder()
     feeder.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
     refused = feeder.hear()
-    assert isinstance(refused, Refused) and "where an Arrow message begins" in refused.reason
+    assert isinstance(refused, FeedRefused) and "where an Arrow message begins" in refused.reason
     with pytest.raises(FeedError, match="same version of howdah"):
         next(feed.batches(8))
 

@@ -14,7 +14,7 @@ FS = "hdfs://nn.example:8020"
 
 
 class FolderHdfs:
-    """As `howdah.storage.hdfs.Hdfs`, for those who read and remove. A file belongs to whom its second
+    """As `howdah.storage.hdfs.files.Hdfs`, for those who read and remove. A file belongs to whom its second
     folder is called after."""
 
     fs = FS

@@ -11,12 +11,12 @@ import pytest
 
 from howdah.backends.gpus import Device, GpuError
 from howdah.client import doctor
-from howdah.client.doctor import Finding, Health
+from howdah.client.doctor import DoctorFinding, Health
 from howdah.storage.jobdir import base_folder
 from tests.unit.client.coordinators import job_directory
 
 
-def examine(**kwargs: str) -> dict[str, Finding]:
+def examine(**kwargs: str) -> dict[str, DoctorFinding]:
     return {finding.what: finding for finding in doctor.examine(**kwargs)}
 
 

@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.backends.findings import Finding, fine, problem, warning
+from howdah.backends.findings import DoctorFinding, fine, problem, warning
 from howdah.backends.spark import facts as spark_facts
 from howdah.backends.spark.error_texts import NO_HOWDAH, error_text, was_cancelled
 from howdah.backends.spark.facts import Facts
-from howdah.backends.spark.sessions import Session, has_profiles, session_of
+from howdah.backends.spark.sessions import SparkAccess, has_profiles, session_of
 from howdah.spec.model import Network
 from howdah.spec.units import port_range
 from howdah.version import __version__
@@ -50,7 +50,7 @@ class ExecutorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Why the driver program is not reached; empty if it is."""
 
 
-def examine(spark: Any = None) -> Iterator[Finding]:
+def examine(spark: Any = None) -> Iterator[DoctorFinding]:
     """Look at a session, classic or Connect: by default at the active one, or one made for it."""
     from howdah.backends.spark import application
 
@@ -72,7 +72,7 @@ def examine(spark: Any = None) -> Iterator[Finding]:
             own.stop()
 
 
-def _application(version: str, session: Session, found: Facts) -> Iterator[Finding]:
+def _application(version: str, session: SparkAccess, found: Facts) -> Iterator[DoctorFinding]:
     where = "a Connect server" if session.connect else found.master
     numbers = tuple(int(part) for part in version.split(".")[:2])
     if numbers < _OLDEST:
@@ -83,7 +83,7 @@ def _application(version: str, session: Session, found: Facts) -> Iterator[Findi
         yield warning("Spark", f"{version} at {where}: Howdah is not tested there")
 
 
-def settings(found: Facts, *, profiles: bool) -> Iterator[Finding]:
+def settings(found: Facts, *, profiles: bool) -> Iterator[DoctorFinding]:
     """What the application's sizes and settings mean. Pure."""
     yield _slots(found)
     if found.dynamic_allocation:
@@ -112,7 +112,7 @@ def settings(found: Facts, *, profiles: bool) -> Iterator[Finding]:
     yield _gpus(found, profiles)
 
 
-def _slots(found: Facts) -> Finding:
+def _slots(found: Facts) -> DoctorFinding:
     sizes = spark_facts.sizes(found)
     if found.dynamic_allocation:
         most = "as many as the cluster gives" if found.promised is None else str(found.promised)
@@ -142,7 +142,7 @@ def _slots(found: Facts) -> Finding:
     )
 
 
-def _gpus(found: Facts, profiles: bool) -> Finding:
+def _gpus(found: Facts, profiles: bool) -> DoctorFinding:
     if found.task_gpus:
         return warning(
             "GPUs",
@@ -171,7 +171,7 @@ def _gpus(found: Facts, profiles: bool) -> Finding:
 # -- the executors ---------------------------------------------------------------------------------
 
 
-def _executors(session: Session, found: Facts) -> Iterator[Finding]:
+def _executors(session: SparkAccess, found: Facts) -> Iterator[DoctorFinding]:
     if found.query_capacity == 0:
         return
     host = session.host()
@@ -198,7 +198,7 @@ def _executors(session: Session, found: Facts) -> Iterator[Finding]:
 
 def conditions(
     seen: Sequence[ExecutorReport], address: tuple[str, int], ports: str
-) -> Iterator[Finding]:
+) -> Iterator[DoctorFinding]:
     """What tasks have found in the executors. Pure."""
     hosts = sorted({each.host for each in seen})
     where = f"{len(hosts)} hosts" if len(hosts) > 1 else hosts[0]
@@ -228,7 +228,7 @@ def conditions(
         yield fine("ports", f"executors reach the driver at {address[0]}, ports {ports}")
 
 
-def _barrier(session: Session, found: Facts) -> Iterator[Finding]:
+def _barrier(session: SparkAccess, found: Facts) -> Iterator[DoctorFinding]:
     if found.dynamic_allocation:
         yield fine("barrier stages", "are not for dynamic allocation, and not needed with it")
         return
@@ -244,7 +244,7 @@ def _barrier(session: Session, found: Facts) -> Iterator[Finding]:
     yield fine("barrier stages", "run: slots can be shared")
 
 
-def _run(session: Session, count: int, task: Callable[..., Any], *, barrier: bool) -> list[str]:
+def _run(session: SparkAccess, count: int, task: Callable[..., Any], *, barrier: bool) -> list[str]:
     """Run it, and cancel it after `PROBE_S`."""
     timer = threading.Timer(PROBE_S, session.cancel, [_TAG])
     timer.daemon = True

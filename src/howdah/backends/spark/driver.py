@@ -37,7 +37,7 @@ from howdah.backends.spark.messages import (
     SlotsPending,
     SlotsReport,
 )
-from howdah.backends.spark.sessions import Session, in_thread
+from howdah.backends.spark.sessions import SparkAccess, in_thread
 from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.wire.frames import FrameError
@@ -56,7 +56,7 @@ class Driver:
 
     def __init__(
         self,
-        session: Session,
+        session: SparkAccess,
         slots: Slots,
         job_dir: Path,
         bundle: LaunchBundle,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from howdah.backends.base import RoleResources
-from howdah.backends.spark.sessions import Session, query_setting
+from howdah.backends.spark.sessions import SparkAccess, query_setting
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Job, Slots
 
@@ -84,7 +84,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return None if slots is None else slots - self.taken(tasks) - others
 
 
-def read(session: Session) -> Facts:
+def read(session: SparkAccess) -> Facts:
     """The facts of a session's application."""
     query_cpus = float(session.setting("spark.task.cpus", "1"))
     task_cpus = session.task_amount("cpus")
@@ -115,7 +115,7 @@ def read(session: Session) -> Facts:
     )
 
 
-def read_when_there(session: Session, needed: int, wait_s: float, spare: int = 0) -> Facts:
+def read_when_there(session: SparkAccess, needed: int, wait_s: float, spare: int = 0) -> Facts:
     """The facts once there are so many slots, and ``spare`` more if they were held, or there can never
     be: after ``wait_s`` without one that is promised, sooner where nothing says that more will come."""
     begin = changed = time.monotonic()
@@ -352,7 +352,7 @@ def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
     return problems
 
 
-def _idle_kill_s(session: Session) -> int:
+def _idle_kill_s(session: SparkAccess) -> int:
     """Of the session's own queries (Spark 4.1), which are like the application's unless they say so."""
     if not _true(query_setting(session.spark, f"{IDLE}.killOnIdleTimeout")):
         return 0

@@ -17,7 +17,7 @@ _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 
 
-class Session(Protocol):
+class SparkAccess(Protocol):
     """What both kinds can do."""
 
     spark: Any
@@ -217,7 +217,7 @@ def is_connect(spark: Any) -> bool:
     return ".connect." in f"{type(spark).__module__}."
 
 
-def session_of(spark: Any, profile: Any = None) -> Session:
+def session_of(spark: Any, profile: Any = None) -> SparkAccess:
     """The session, by its kind. ``profile`` is pyspark's ResourceProfile for Howdah's Spark jobs."""
     return (ConnectSession if is_connect(spark) else ClassicSession)(spark, profile)
 

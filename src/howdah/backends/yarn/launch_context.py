@@ -22,9 +22,9 @@ from howdah.backends.yarn.local_resources import (
     CONF,
     HOWDAH,
     KEYTAB,
-    Kind,
     LocalResource,
     LocalResources,
+    ResourceKind,
     Visibility,
 )
 from howdah.hadoop.protos import yarn
@@ -39,7 +39,7 @@ STANDARD_ERROR = "stderr"
 (``yarn.nodemanager.container.stderr.pattern``)."""
 
 _UNSAFE = re.compile(r"[\"$\\`\n]")
-_KINDS = {Kind.ARCHIVE: 1, Kind.FILE: 2}  # LocalResourceTypeProto
+_KINDS = {ResourceKind.ARCHIVE: 1, ResourceKind.FILE: 2}  # LocalResourceTypeProto
 _VISIBILITIES = {Visibility.PUBLIC: 1, Visibility.PRIVATE: 2, Visibility.APPLICATION: 3}
 _VIEW, _MODIFY = 1, 2  # ApplicationAccessTypeProto
 

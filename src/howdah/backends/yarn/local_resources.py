@@ -19,7 +19,7 @@ KEYTAB = "login.keytab"
 """Names of the links in a container's folder."""
 
 
-class Kind(enum.Enum):
+class ResourceKind(enum.Enum):
     """What YARN does with a resource on the node (``LocalResourceType``)."""
 
     ARCHIVE = "archive"
@@ -43,7 +43,7 @@ class LocalResource(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     mtime_ms: int
     """YARN refuses a file whose size or time of change is another than told."""
-    kind: Kind = Kind.ARCHIVE
+    kind: ResourceKind = ResourceKind.ARCHIVE
     visibility: Visibility = Visibility.PRIVATE
 
 

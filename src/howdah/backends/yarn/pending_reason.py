@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence, Set
 import msgspec
 
 from howdah.backends.yarn.amounts import Amount, quantity
-from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, listed
+from howdah.backends.yarn.client.cluster import Queue, YarnCluster, YarnNode, listed
 
 FIGURES_S = 20.0
 """So long figures of queue and nodes are good enough: each who waits asks for them."""
@@ -40,7 +40,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def for_master(
-    application: Application, queue: Queue | None = None, cluster: Cluster | None = None
+    application: Application, queue: Queue | None = None, cluster: YarnCluster | None = None
 ) -> str:
     """Why the master does not run yet; empty if it is not known, or it does not wait."""
     if application.state in ("NEW", "NEW_SAVING", "SUBMITTED"):
@@ -94,7 +94,7 @@ def for_containers(
     labels: Mapping[str, str],
     *,
     queue: Queue | None = None,
-    cluster: Cluster | None = None,
+    cluster: YarnCluster | None = None,
     headroom: Amount | None = None,
     only_on: Mapping[str, tuple[Sequence[str], Set[str]]] | None = None,
 ) -> str:
@@ -130,7 +130,7 @@ def _role(
     amount: Amount,
     label: str,
     queue: Queue | None,
-    cluster: Cluster | None,
+    cluster: YarnCluster | None,
     headroom: Amount | None,
 ) -> str:
     if cluster is not None and (why := _no_node(amount, label, cluster)):
@@ -146,7 +146,9 @@ def _role(
     return ""
 
 
-def _beside(amount: Amount, roles: Sequence[str], there: Set[str], cluster: Cluster | None) -> str:
+def _beside(
+    amount: Amount, roles: Sequence[str], there: Set[str], cluster: YarnCluster | None
+) -> str:
     """Nothing to be had from the nodes that other roles are on."""
     must = f"it must be on a node of {listed(roles)}"
     if not there:
@@ -159,7 +161,7 @@ def _beside(amount: Amount, roles: Sequence[str], there: Set[str], cluster: Clus
     return f"{must}, and none of them has {amount} free; {_nearest(amount, nodes)}"
 
 
-def _no_node(amount: Amount, label: str, cluster: Cluster) -> str:
+def _no_node(amount: Amount, label: str, cluster: YarnCluster) -> str:
     """Nothing to be had from the nodes themselves: none is up, or none has room."""
     nodes = cluster.usable(label)
     which = f"node labelled {label!r}" if label else "node"
@@ -174,7 +176,7 @@ def _no_node(amount: Amount, label: str, cluster: Cluster) -> str:
     return f"no {which} has {amount} free; {_nearest(amount, nodes)}"
 
 
-def _nearest(amount: Amount, nodes: Sequence[Node]) -> str:
+def _nearest(amount: Amount, nodes: Sequence[YarnNode]) -> str:
     best = min(nodes, key=lambda node: (len(amount.beyond(node.free)), -node.free.memory_mb))
     short = amount.beyond(best.free)
     free = " and ".join(_some(name, best.free) for name in short)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from howdah.backends.base import BackendError
-from howdah.backends.findings import Finding, fine, problem
+from howdah.backends.findings import DoctorFinding, fine, problem
 from howdah.backends.yarn.access import Access
 from howdah.backends.yarn.client.cluster import listed
 from howdah.hadoop.security.credentials import Token
@@ -96,7 +96,7 @@ def _are_tokens(found: object) -> bool:
     return all(isinstance(token, Token) for token in cast("Mapping[Any, object]", found).values())
 
 
-def examine() -> Iterable[Finding]:
+def examine() -> Iterable[DoctorFinding]:
     """The installed providers, for ``howdah doctor``."""
     for point in entry_points(group=GROUP):
         what = f"tokens of {point.name}"

@@ -12,7 +12,7 @@ from howdah.cli.arguments import json_option, store_option
 from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from howdah.client.doctor import Finding
+    from howdah.client.doctor import DoctorFinding
 
 _MARKS = {"fine": ("ok", "green"), "warning": ("!!", "yellow"), "problem": ("NO", "red")}
 
@@ -41,7 +41,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     from howdah.client.errors import ExitCode
 
     paint = Paint(wants_colour(sys.stdout))
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     for finding in _looks(backend, store):
         findings.append(finding)
         if as_json:
@@ -66,7 +66,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     return ExitCode.BACKEND if problems else ExitCode.SUCCEEDED
 
 
-def _looks(backend: str | None, store: str | None) -> Iterator[Finding]:
+def _looks(backend: str | None, store: str | None) -> Iterator[DoctorFinding]:
     from howdah.backends import registry
     from howdah.client.doctor import examine
 

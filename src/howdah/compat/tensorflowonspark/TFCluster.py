@@ -237,7 +237,7 @@ def run(
     context = session.spark.sparkContext
     default_fs = paths.default_file_system(session.default_fs())
     working_dir = str(Path.cwd())
-    node = running.Node(
+    node = running.NodeCall(
         call=running.pickled(map_fun, tf_args),
         template=template,
         default_fs=default_fs,

@@ -12,7 +12,7 @@ from howdah.spark.rows import materialised_rdd, rdd_feeder, rdd_ordered
 
 
 class PickledRows:
-    """An RDD of any Python objects, as a `howdah.spark.rows.Source`: they arrive as they are."""
+    """An RDD of any Python objects, as a `howdah.spark.rows.RowSource`: they arrive as they are."""
 
     def __init__(self, rdd: Any) -> None:
         self._rdd = rdd

@@ -4,7 +4,7 @@
 safe form. There messages were pickles that anyone could send. Here they are msgpack, both sides
 prove a secret key before anything else, and every message carries a code made with it.
 
-The key is in the address that `Server.start` returns (`Address`), which goes with a pickled function
+The key is in the address that `Server.start` returns (`KeyedAddress`), which goes with a pickled function
 to the executors. A client that has only host and port takes the key from ``TFOS_SERVER_KEY``.
 
 Messages are not encrypted, only proven: nothing secret belongs into a reservation.
@@ -40,18 +40,18 @@ _NONCE = 32
 _CODE = 32
 
 
-class Address(tuple[str, int]):
+class KeyedAddress(tuple[str, int]):
     """``(host, port)`` that also carries the server's key."""
 
     key: bytes
 
-    def __new__(cls, host: str, port: int, key: bytes) -> Address:
+    def __new__(cls, host: str, port: int, key: bytes) -> KeyedAddress:
         made = super().__new__(cls, (host, port))
         made.key = key
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Address, (self[0], self[1], self.key))
+        return (KeyedAddress, (self[0], self[1], self.key))
 
     def __repr__(self) -> str:
         return f"({self[0]!r}, {self[1]})"
@@ -200,10 +200,10 @@ class Server(MessageSocket):
                 )
         return self.reservations.get()
 
-    def start(self) -> Address:
+    def start(self) -> KeyedAddress:
         """Listen, in threads of its own; the address, which carries the key."""
         listening = self.start_listening_socket()
-        address = Address(self.get_server_ip(), listening.getsockname()[1], self.key)
+        address = KeyedAddress(self.get_server_ip(), listening.getsockname()[1], self.key)
         thread = threading.Thread(target=self._accept, args=(listening,), daemon=True)
         thread.start()
         self._threads.append(thread)

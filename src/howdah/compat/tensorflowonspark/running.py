@@ -21,7 +21,7 @@ TRAIN_ROWS = 1024
 """Rows taken from the feed at once; a DataFeed gives its batches out of them."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class NodeCall(msgspec.Struct, frozen=True, kw_only=True):
     """What every node's process is told by `TFCluster.run`."""
 
     call: bytes
@@ -44,7 +44,7 @@ def pickled(function: Callable[..., Any], args: Any) -> bytes:
     return cloudpickle.dumps((function, args))
 
 
-def run_node(node: Node, howdah: Any) -> Any:
+def run_node(node: NodeCall, howdah: Any) -> Any:
     """The training function that `howdah.spark.Cluster` runs: makes the call in this process."""
     install()
     function, args = pickle.loads(node.call)  # noqa: S301 - sent by the job's own driver
@@ -60,7 +60,7 @@ def run_node(node: Node, howdah: Any) -> Any:
         ctx.mgr.set("state", "stopped")
 
 
-def context(node: Node, howdah: Any) -> TFSparkNode.TFNodeContext:
+def context(node: NodeCall, howdah: Any) -> TFSparkNode.TFNodeContext:
     """TensorFlowOnSpark's context of this process."""
     spec = ordered_spec(node.template, howdah.cluster)
     made = TFSparkNode.TFNodeContext(
@@ -86,7 +86,7 @@ def ordered_spec(
     return {name: list(cluster[name]) for name in names if cluster.get(name)}
 
 
-def manager(node: Node, howdah: Any) -> TFManager.TFManager:
+def manager(node: NodeCall, howdah: Any) -> TFManager.TFManager:
     """Queues of this process: those of rows and answers over Howdah's feeds, if it is fed."""
     queues: dict[str, AnyQueue] = dict(_plain(node.queues))
     if node.fed and howdah.rank is not None:

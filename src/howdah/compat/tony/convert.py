@@ -14,8 +14,8 @@ from howdah.compat.tony import roles as role_parts
 from howdah.compat.tony import values
 from howdah.compat.tony.conversion import About, Conversion, ConversionBuilder
 from howdah.compat.tony.options import VENV, Arguments, command, interpreter
-from howdah.compat.tony.settings import Settings, Source
-from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
+from howdah.compat.tony.settings import Settings, SettingSource
+from howdah.compat.tony.table import OPTIONS, ROWS, RowKind, row_of
 from howdah.spec.checks.rules import CONTAINER_ENV_UNSAFE, DOCKER, OF_THE_CONTAINER
 from howdah.spec.problems import closest, shown
 from howdah.spec.values import Table
@@ -234,10 +234,10 @@ def _say_what_is_not_needed(work: ConversionBuilder) -> None:
             hint = f"; did you mean {near}?" if near is not None else ""
             what = "TonY has no such key" if key.startswith("tony.") else "this is no key of TonY"
             work.note(About.UNKNOWN, key, f"{what}, so it is left out{hint}")
-        elif found[0].kind is Kind.NOT_NEEDED and setting.source is not Source.SITE:
+        elif found[0].kind is RowKind.NOT_NEEDED and setting.source is not SettingSource.SITE:
             work.note(About.NOT_NEEDED, key, f"not needed: {found[0].words}")
     for option in OPTIONS:
-        if option.kind is Kind.NOT_NEEDED and option.name in work.given.given():
+        if option.kind is RowKind.NOT_NEEDED and option.name in work.given.given():
             work.note(About.NOT_NEEDED, f"-{option.name}", f"not needed: {option.words}")
 
 

@@ -3,114 +3,114 @@
 from __future__ import annotations
 
 from howdah.compat.tony import values
-from howdah.compat.tony.table_row import JVM, OWN_TESTS, Kind, Row, gone, not_needed
+from howdah.compat.tony.table_row import JVM, OWN_TESTS, RowKind, TonyRow, gone, not_needed
 
 APPLICATION = (
-    Row(
+    TonyRow(
         key="tony.application.name",
         default="TonyApplication",
         to="name",
         words="what is no letter, digit, `.`, `_` or `-` becomes `-`",
     ),
-    Row(
+    TonyRow(
         key="tony.application.framework",
         default="tensorflow",
         to="framework",
         words="`standalone` is `command` with one task; without any task (single node) it is "
         "`command` too",
     ),
-    Row(
+    TonyRow(
         key="tony.application.distributed-mode",
         default="GANG",
         to="mode",
         words="`GANG` is `gang`, `FCFS` is `each`",
     ),
-    Row(key="tony.yarn.queue", default="default", to="queue", read=values.text),
-    Row(key="tony.application.tags", to="tags", read=values.words),
-    Row(
+    TonyRow(key="tony.yarn.queue", default="default", to="queue", read=values.text),
+    TonyRow(key="tony.application.tags", to="tags", read=values.words),
+    TonyRow(
         key="tony.application.node-label",
         to="roles.<type>.label, master.label",
         words="for every role, and the master, without a label of its own",
     ),
-    Row(
+    TonyRow(
         key="tony.application.timeout",
         default="0",
         to="timeouts.total",
         read=values.milliseconds,
         words="milliseconds; 0 is `off`",
     ),
-    Row(
+    TonyRow(
         key="tony.application.enable-preprocess",
         default="false",
         to="preprocess",
         words="the common command is run once before all roles, with `PREPROCESSING_JOB=true`; "
         "what it prints behind `Model parameters: ` is `MODEL_PARAMS` of all programs",
     ),
-    Row(
+    TonyRow(
         key="tony.application.untracked.jobtypes",
         default="ps",
         to='roles.<type>.tracking = "untracked"',
     ),
-    Row(
+    TonyRow(
         key="tony.application.sidecar.jobtypes",
         default="tensorboard",
         to='roles.<type>.tracking = "sidecar"',
     ),
-    Row(
+    TonyRow(
         key="tony.application.stop-on-failure-jobtypes",
         default="ps",
         to="roles.<type>.stop-on-failure",
         words="with `tony.am.retry-count` their failure starts all anew instead, as there",
     ),
-    Row(
+    TonyRow(
         key="tony.application.prepare-stage",
         to="roles.<type>.prepare",
         words="their containers are asked for first, those of the others once their tracked tasks "
         "have succeeded",
     ),
-    Row(
+    TonyRow(
         key="tony.application.training-stage",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         words="every role that is not in the prepare stage; one that is in both is refused",
     ),
-    Row(
+    TonyRow(
         key="tony.application.group.<group>",
         to="roles.<type>.linger.after",
         words="names the roles that a time-out waits for",
     ),
-    Row(
+    TonyRow(
         key="tony.application.dependency.<type>.timeout.after.<group>",
         to="roles.<type>.linger.limit",
         words="seconds after the last task of the group has ended",
     ),
-    Row(
+    TonyRow(
         key="tony.application.dependency.<type>.timeout.after.<group>.ignored",
         default="false",
         to='roles.<type>.linger.then = "untrack"',
         words="`true`: such tasks run on and are no longer waited for, but their failure still fails the job; "
         "else the job has timed out",
     ),
-    Row(
+    TonyRow(
         key="tony.application.tensorboard-log-dir",
         to="tensorboard.folder",
         words="TensorBoard runs beside the job and is on its page",
     ),
-    Row(
+    TonyRow(
         key="tony.application.placement-spec",
         to="roles.<type>.placement",
         words="as `tony.<type>.placement-spec`, for roles without one",
     ),
-    Row(
+    TonyRow(
         key="tony.application.hdfs-conf-path",
         to="hadoop.conf",
         words="the folder the file is in",
     ),
-    Row(
+    TonyRow(
         key="tony.application.yarn-conf-path",
         to="hadoop.conf",
         words="the folder the file is in; both files must be in one",
     ),
-    Row(
+    TonyRow(
         key="tony.other.namenodes",
         to="hadoop.name-nodes",
         read=values.words,
@@ -120,7 +120,7 @@ APPLICATION = (
         "YARN shows Howdah's jobs with the type HOWDAH; find yours by name, tag or queue",
         "TONY",
     ),
-    Row(
+    TonyRow(
         key="tony.application.fail-on-worker-failure-enabled",
         default="false",
         to="roles.<type>.tolerate",
@@ -147,10 +147,10 @@ APPLICATION = (
     not_needed("tony.application.test.horovod-test-mode-enable", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test.fast.fail", OWN_TESTS, "false"),
-    Row(
+    TonyRow(
         key="tony.horovod.driver.mode.debug",
         default="false",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         words="`true` is refused: its driver tells TonY a port in a file. A role `driver` with a command of "
         "its own takes the rendezvous server's place here if it serves on `$HOWDAH_PORT`",
     ),

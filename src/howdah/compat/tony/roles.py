@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.compat.tony import placement, values
 from howdah.compat.tony.conversion import About, ConversionBuilder
-from howdah.compat.tony.settings import Source
+from howdah.compat.tony.settings import SettingSource
 from howdah.compat.tony.table import NO_TYPES, row_of
 from howdah.spec.problems import closest
 from howdah.spec.units import mebibytes
@@ -244,7 +244,7 @@ def _say_what_has_no_role(work: ConversionBuilder, found: dict[str, int]) -> Non
             continue
         if key.startswith("tony.docker.") and name == "am":
             continue
-        if work.settings[key].source is Source.SITE:
+        if work.settings[key].source is SettingSource.SITE:
             continue
         text = f"it has no effect: the job has no {name} (tony.{name}.instances)"
         near = closest(name, found)

@@ -28,7 +28,7 @@ APPENDING = ("tony.containers.envs", "tony.execution.envs", "tony.containers.res
 """``-conf`` adds to these (TonyConfigurationKeys.MULTI_VALUE_CONF)."""
 
 
-class Source(enum.Enum):
+class SettingSource(enum.Enum):
     """Who set a key."""
 
     SITE = "site"
@@ -40,7 +40,7 @@ class Setting(msgspec.Struct, frozen=True):
     """The value in force."""
 
     text: str
-    source: Source
+    source: SettingSource
     place: str
     """The file, or the option."""
 
@@ -89,7 +89,9 @@ def read(
     values = {
         name: Setting(
             resolved.get(name),
-            Source.SITE if site is not None and item.source == str(site) else Source.FILE,
+            SettingSource.SITE
+            if site is not None and item.source == str(site)
+            else SettingSource.FILE,
             item.source,
         )
         for name, item in found.items()
@@ -100,7 +102,7 @@ def read(
         before = values.get(key)
         if key in APPENDING and before is not None and before.text.strip():
             text = f"{before.text},{text}"
-        values[key] = Setting(text, Source.COMMAND_LINE, "--conf")
+        values[key] = Setting(text, SettingSource.COMMAND_LINE, "--conf")
     return Settings(values)
 
 

@@ -10,10 +10,19 @@ Source: ``TonyConfigurationKeys``, ``tony-default.xml`` and ``TonyClient`` of To
 from __future__ import annotations
 
 from howdah.compat.tony.jobkeys import APPLICATION
-from howdah.compat.tony.table_row import HISTORY, JVM, PORTAL, Kind, Option, Row, gone, not_needed
+from howdah.compat.tony.table_row import (
+    HISTORY,
+    JVM,
+    PORTAL,
+    Option,
+    RowKind,
+    TonyRow,
+    gone,
+    not_needed,
+)
 from howdah.compat.tony.taskkeys import MASTER, TASKS, TYPES
 
-__all__ = ["NO_TYPES", "OPTIONS", "ROWS", "SECTIONS", "Kind", "Option", "Row", "row_of"]
+__all__ = ["NO_TYPES", "OPTIONS", "ROWS", "SECTIONS", "RowKind", "Option", "TonyRow", "row_of"]
 
 _SITE = (
     *(
@@ -59,7 +68,7 @@ _SITE = (
     ),
 )
 
-SECTIONS: tuple[tuple[str, tuple[Row, ...]], ...] = (
+SECTIONS: tuple[tuple[str, tuple[TonyRow, ...]], ...] = (
     ("Application", APPLICATION),
     ("Tasks", TASKS),
     ("Application master", MASTER),
@@ -145,19 +154,19 @@ OPTIONS = (
     Option(
         name="hdfs_classpath",
         value="URLS",
-        kind=Kind.NOT_NEEDED,
+        kind=RowKind.NOT_NEEDED,
         words=f"these are TonY's own jars, and {JVM}; what your programs need goes into `files`",
     ),
     Option(
         name="debug",
-        kind=Kind.NOT_NEEDED,
+        kind=RowKind.NOT_NEEDED,
         words="what was run stays in the job's directory anyway",
     ),
-    Option(name="help", kind=Kind.NOT_NEEDED, words="`howdah run --help`"),
+    Option(name="help", kind=RowKind.NOT_NEEDED, words="`howdah run --help`"),
 )
 
 
-def row_of(key: str) -> tuple[Row, dict[str, str]] | None:
+def row_of(key: str) -> tuple[TonyRow, dict[str, str]] | None:
     """The row of a key, and what stands for its placeholders; None for a key that is not TonY's."""
     for row in ROWS:
         found = row.match(key)

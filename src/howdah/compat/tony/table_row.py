@@ -16,7 +16,7 @@ _PLACEHOLDERS = {
 }
 
 
-class Kind(enum.Enum):
+class RowKind(enum.Enum):
     """What becomes of a key."""
 
     MAPPED = "mapped"
@@ -27,12 +27,12 @@ class Kind(enum.Enum):
     """Nothing needs it; the words say why."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class TonyRow(msgspec.Struct, frozen=True, kw_only=True):
     """One key."""
 
     key: str
     default: str = ""
-    kind: Kind = Kind.MAPPED
+    kind: RowKind = RowKind.MAPPED
     to: str = ""
     """Where it goes in the job file."""
     read: Callable[[str], Any] | None = None
@@ -51,7 +51,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
     """What is written behind it; empty for a switch."""
     repeated: bool = False
-    kind: Kind = Kind.MAPPED
+    kind: RowKind = RowKind.MAPPED
     to: str = ""
     words: str
 
@@ -68,14 +68,14 @@ def _pattern(key: str) -> re.Pattern[str]:
     return _compiled[key]
 
 
-def not_needed(key: str, words: str, default: str = "") -> Row:
+def not_needed(key: str, words: str, default: str = "") -> TonyRow:
     """A key that nothing needs, and why."""
-    return Row(key=key, default=default, kind=Kind.NOT_NEEDED, words=words)
+    return TonyRow(key=key, default=default, kind=RowKind.NOT_NEEDED, words=words)
 
 
-def gone(key: str, words: str) -> Row:
+def gone(key: str, words: str) -> TonyRow:
     """The same for a key that newer TonY has not either."""
-    return Row(key=key, kind=Kind.NOT_NEEDED, words=f"{words} (a key of older TonY)")
+    return TonyRow(key=key, kind=RowKind.NOT_NEEDED, words=f"{words} (a key of older TonY)")
 
 
 PORTAL = "a setting of TonY's portal, not of a job"

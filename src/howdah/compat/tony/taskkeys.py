@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from howdah.compat.tony import values
-from howdah.compat.tony.table_row import BEATS, JVM, Kind, Row, gone, not_needed
+from howdah.compat.tony.table_row import BEATS, JVM, RowKind, TonyRow, gone, not_needed
 
 TASKS = (
-    Row(
+    TonyRow(
         key="tony.task.executor.execution-timeout-ms",
         default="0",
         to="timeouts.run",
         read=values.milliseconds,
     ),
-    Row(
+    TonyRow(
         key="tony.task.executor.registry-timeout-sec",
         default="0",
         to="timeouts.registration",
         read=values.in_seconds,
     ),
-    Row(
+    TonyRow(
         key="tony.container.allocation.timeout",
         default="-1",
         to="timeouts.allocation",
@@ -26,31 +26,31 @@ TASKS = (
         words="the whole gang must be there within this; a part of it is never held longer than "
         "`timeouts.hold`",
     ),
-    Row(
+    TonyRow(
         key="tony.container.registration.timeout",
         default="-1",
         to="timeouts.registration",
         read=values.milliseconds,
         words="a container that does not answer is replaced, it does not end the job",
     ),
-    Row(
+    TonyRow(
         key="tony.task.max-total-instances",
         default="-1",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         to="limits.max-instances (site file)",
         words="a job over it is refused; in a site file it holds for every job",
     ),
-    Row(
+    TonyRow(
         key="tony.task.max-total-gpus",
         default="-1",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         to="limits.max-gpus (site file)",
         words="likewise",
     ),
-    Row(
+    TonyRow(
         key="tony.task.max-total-<resource>",
         default="-1",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         to="limits.max-memory, limits.max-cores (site file)",
         words="likewise, for memory (megabytes) and vcores",
     ),
@@ -72,46 +72,46 @@ TASKS = (
 )
 
 MASTER = (
-    Row(
+    TonyRow(
         key="tony.am.memory",
         default="2g",
         to="master.memory",
         words="leave it out: the master needs no 2 GB of a JVM. Without any task (single node) it "
         "is the memory of the one task",
     ),
-    Row(
+    TonyRow(
         key="tony.am.vcores",
         default="1",
         to="master.cores",
         words="of the one task, if the job has no other (single node)",
     ),
-    Row(
+    TonyRow(
         key="tony.am.gpus",
         default="0",
         to="roles.worker.gpus",
         words="for a job without any task (single node); otherwise the master needs none",
     ),
-    Row(key="tony.am.node-label", to="master.label", read=values.text),
-    Row(
+    TonyRow(key="tony.am.node-label", to="master.label", read=values.text),
+    TonyRow(
         key="tony.am.retry-count",
         default="0",
         to="attempts",
         words="one more than it; a lost node or a preempted container spends none. The master "
         "itself has `master.attempts`, and does not start the training anew",
     ),
-    Row(
+    TonyRow(
         key="tony.am.startup-timeout",
         default="0",
         to="master.startup",
         read=values.milliseconds,
     ),
-    Row(
+    TonyRow(
         key="tony.am.command",
         to="roles.worker.command",
         read=None,
         words="the one task's, if the job has no other (single node), and that of the preprocess step",
     ),
-    Row(
+    TonyRow(
         key="tony.am.resources",
         to="roles.worker.files",
         words="the one task's, if the job has no other (single node); the master needs none",
@@ -124,46 +124,46 @@ MASTER = (
 )
 
 TYPES = (
-    Row(
+    TonyRow(
         key="tony.<type>.instances",
         default="0",
         to="roles.<type>.instances",
         words="0 is no such role; without any role the job is one task (single node)",
     ),
-    Row(
+    TonyRow(
         key="tony.<type>.max-instances",
         default="-1",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         to="limits.max-instances (site file)",
         words="a job over it is refused; a site file limits the sum of all roles",
     ),
-    Row(
+    TonyRow(
         key="tony.<type>.memory",
         default="2g",
         to="roles.<type>.memory",
         read=values.memory,
     ),
-    Row(key="tony.<type>.vcores", default="1", to="roles.<type>.cores", read=values.count),
-    Row(key="tony.<type>.gpus", default="0", to="roles.<type>.gpus", read=values.count),
-    Row(key="tony.<type>.command", to="roles.<type>.command", read=values.text),
-    Row(
+    TonyRow(key="tony.<type>.vcores", default="1", to="roles.<type>.cores", read=values.count),
+    TonyRow(key="tony.<type>.gpus", default="0", to="roles.<type>.gpus", read=values.count),
+    TonyRow(key="tony.<type>.command", to="roles.<type>.command", read=values.text),
+    TonyRow(
         key="tony.<type>.resources",
         to="roles.<type>.files",
         words="`SRC::NAME` is `SRC -> NAME`, `SRC#archive` is `SRC -> SRC/` (unpacked)",
     ),
-    Row(key="tony.<type>.node-label", to="roles.<type>.label", read=values.text),
-    Row(
+    TonyRow(key="tony.<type>.node-label", to="roles.<type>.label", read=values.text),
+    TonyRow(
         key="tony.<type>.placement-spec",
         to="roles.<type>.placement",
         words="`IN,NODE,tag` is `together`, `NOTIN,NODE,tag` is `apart` (or `spread`, if it is its own); "
         "cardinalities, node attributes and racks are refused: use a node label",
     ),
-    Row(
+    TonyRow(
         key="tony.<type>.allocation-tags",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         words="says which roles a placement spec means; the role's name is its tag here",
     ),
-    Row(
+    TonyRow(
         key="tony.<type>.timeout",
         default="0",
         to="roles.<type>.timeouts.run",
@@ -174,46 +174,48 @@ TYPES = (
         "tony.<type>.depends-on",
         "TonY reads it nowhere; `after` orders starts, `prepare` makes a stage",
     ),
-    Row(key="tony.containers.command", to="command", read=values.text),
-    Row(key="tony.containers.resources", to="files", words="as `tony.<type>.resources`"),
-    Row(
+    TonyRow(key="tony.containers.command", to="command", read=values.text),
+    TonyRow(key="tony.containers.resources", to="files", words="as `tony.<type>.resources`"),
+    TonyRow(
         key="tony.containers.envs",
         to="env, hadoop.container-env",
         words="what has no `NAME=` belongs to the value before it, so that values may have commas. What YARN "
         "reads (`YARN_CONTAINER_…`) or expands (`$NAME`) goes into the container's launch context",
     ),
-    Row(key="tony.execution.envs", to="env", words="likewise; wins over `tony.containers.envs`"),
-    Row(
+    TonyRow(
+        key="tony.execution.envs", to="env", words="likewise; wins over `tony.containers.envs`"
+    ),
+    TonyRow(
         key="tony.containers.placement-spec",
         to="roles.<type>.placement",
         words="as `tony.<type>.placement-spec`, for roles without one",
     ),
-    Row(
+    TonyRow(
         key="tony.containers.allocation-tags",
-        kind=Kind.CHECKED,
+        kind=RowKind.CHECKED,
         words="as `tony.<type>.allocation-tags`",
     ),
-    Row(
+    TonyRow(
         key="tony.docker.enabled",
         default="false",
         to="roles.<type>.image",
         words="`false`: images and mounts are left out",
     ),
-    Row(key="tony.docker.containers.image", to="roles.<type>.image"),
-    Row(key="tony.docker.containers.mount", to="roles.<type>.mounts"),
-    Row(key="tony.docker.<type>.image", to="roles.<type>.image"),
-    Row(
+    TonyRow(key="tony.docker.containers.image", to="roles.<type>.image"),
+    TonyRow(key="tony.docker.containers.mount", to="roles.<type>.mounts"),
+    TonyRow(key="tony.docker.<type>.image", to="roles.<type>.image"),
+    TonyRow(
         key="tony.application.docker.enabled",
         default="false",
         to="roles.<type>.image",
         words="a key of older TonY",
     ),
-    Row(
+    TonyRow(
         key="tony.application.docker.image",
         to="roles.<type>.image",
         words="a key of older TonY",
     ),
-    Row(
+    TonyRow(
         key="tony.python-exec-path",
         to="environment.python",
         words="TonY's client sets it from `-python_binary_path`",

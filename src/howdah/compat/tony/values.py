@@ -16,7 +16,7 @@ _ARCHIVE = "#archive"
 _DIVIDER = "::"
 
 
-class Resource(msgspec.Struct, frozen=True):
+class TonyResource(msgspec.Struct, frozen=True):
     """A file or folder for containers: ``SRC[::NAME][#archive]`` (TonY's LocalizableResource)."""
 
     place: str
@@ -114,16 +114,16 @@ def variables(entries: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def resources(value: str) -> list[Resource]:
+def resources(value: str) -> list[TonyResource]:
     """Resources with commas between them."""
     return [resource(part) for part in words(value)]
 
 
-def resource(value: str) -> Resource:
+def resource(value: str) -> TonyResource:
     """One resource; without a name it has that of its file."""
     archive = _ARCHIVE in value
     place, *names = value.replace(_ARCHIVE, "").split(_DIVIDER)
     if len(names) > 1 or not place:
         raise ValueError("is no resource; TonY knows SOURCE, SOURCE::NAME and SOURCE::NAME#archive")
     name = names[0] if names else place.rstrip("/").rpartition("/")[2]
-    return Resource(place, name, archive)
+    return TonyResource(place, name, archive)

@@ -134,7 +134,7 @@ class Credential:
             self._library.gss_release_cred(byref(c_uint32()), byref(self.handle))
 
 
-class Context:
+class GssContext:
     """One authentication to a server, as its client."""
 
     def __init__(self, service: str, host: str, realm: str, credential: Credential | None) -> None:

@@ -53,7 +53,7 @@ class Gssapi:
         self._qop = ""
         self._max_bytes = 65536
         try:
-            self._context = gss.Context(server.first, server.second, server.realm, credential)
+            self._context = gss.GssContext(server.first, server.second, server.realm, credential)
         except gss.GssError as error:
             raise self._failed(error) from error
 
@@ -117,7 +117,7 @@ class Gssapi:
 class _GssapiLayer:
     """Signs, and encrypts if told, with the context's keys."""
 
-    def __init__(self, context: gss.Context, encrypt: bool, max_bytes: int) -> None:
+    def __init__(self, context: gss.GssContext, encrypt: bool, max_bytes: int) -> None:
         self._context = context
         self._encrypt = encrypt
         self.max_plain_bytes = max(1024, max_bytes - _OVERHEAD)

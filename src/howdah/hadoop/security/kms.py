@@ -88,7 +88,7 @@ def _get(url: str, request: TokenRequest) -> Token:
     if request.login.real_user:
         query["doAs"] = request.login.user
     try:
-        proof = gss.Context("HTTP", host, "", request.login.credential).step(b"")
+        proof = gss.GssContext("HTTP", host, "", request.login.credential).step(b"")
     except gss.GssError as error:
         raise AuthenticationError(f"Kerberos to the KMS {url}: {explain(error)}") from error
     # `servers` knows no other schemes than HTTP's.

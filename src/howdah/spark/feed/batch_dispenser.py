@@ -6,7 +6,14 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import ChunkQueue, Extent, Handed, Source, TrainerEpoch, TrainerRun
+from howdah.spark.feed.epochs import (
+    ChunkQueue,
+    ChunkSource,
+    Extent,
+    Handed,
+    TrainerEpoch,
+    TrainerRun,
+)
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
@@ -20,7 +27,7 @@ LOOK_S = 1.0
 class Piece(NamedTuple):
     """Rows ``start`` to ``stop`` of a record batch."""
 
-    source: Source
+    source: ChunkSource
     start: int
     stop: int
 
@@ -29,7 +36,7 @@ class Run(NamedTuple):
     """So many whole batches of one record batch, which the program may take without asking."""
 
     epoch: TrainerEpoch
-    source: Source
+    source: ChunkSource
     count: int
 
 
@@ -121,7 +128,7 @@ class BatchDispenser:
                         return run
                 state.wait(LOOK_S)
 
-    def peek(self) -> Source | None:
+    def peek(self) -> ChunkSource | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""
         state = self.state
         with state.changed:
@@ -134,7 +141,7 @@ class BatchDispenser:
                 epochs = [run.epochs[run.current] for run in runs if run.current in run.epochs]
                 for queue in (*epochs, *state.streams):
                     if (chunk := queue.head()) is not None:
-                        return Source(chunk)
+                        return ChunkSource(chunk)
                 state.changed.wait(LOOK_S)
 
     def wait_schema(self) -> None:

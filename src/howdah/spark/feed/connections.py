@@ -26,7 +26,7 @@ SOCKET_BYTES = 4 << 20
 _HEADER = struct.Struct(">I")
 
 
-class Connection:
+class DataConnection:
     """A plain stream socket: a Unix socket, whose folder only its user can enter."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -93,7 +93,7 @@ class Connection:
         self._socket.sendall(data)
 
 
-class SecureConnection(Connection):
+class SecureConnection(DataConnection):
     """Mutual TLS over TCP. OpenSSL's state is not for two threads: every call holds a lock."""
 
     _socket: ssl.SSLSocket

@@ -21,10 +21,10 @@ from howdah.spark.feed.messages import (
     Credit,
     EpochFed,
     Heard,
-    Hello,
     OffsetQuery,
     Open,
     ToTrainer,
+    TrainerHello,
 )
 from howdah.spark.feed.state import FeedState
 from howdah.wire.channel import Channel, connect
@@ -51,7 +51,7 @@ class Control:
         context: ssl.SSLContext,
         job_id: str,
         *,
-        hello: Callable[[], Hello],
+        hello: Callable[[], TrainerHello],
         state: Callable[[str], FeedState],
         states: Callable[[], list[FeedState]],
         end_all: Callable[[], None],
@@ -73,7 +73,7 @@ class Control:
         self._thread = threading.Thread(target=self._main, name="howdah-control", daemon=True)
         self._channel: Channel[Any] | None = None
         self._unsent: list[msgspec.Struct] = []
-        """Said while there was no connection, and not said again by `Hello`."""
+        """Said while there was no connection, and not said again by `TrainerHello`."""
         self._last_message: msgspec.Struct | None = None
         """Said last, and again over each new connection until it is heard."""
         self._heard = asyncio.Event()
@@ -89,7 +89,7 @@ class Control:
         self._call(self._send, message)
 
     def greet(self) -> None:
-        """Say `Hello` again, for it says something new."""
+        """Say `TrainerHello` again, for it says something new."""
         self._call(self._greet)
 
     def close(self, last_message: msgspec.Struct | None = None) -> None:

@@ -86,7 +86,7 @@ class Handed(NamedTuple):
     extents: list[Extent]
 
 
-class Source:
+class ChunkSource:
     """A chunk that is being handed out."""
 
     __slots__ = ("answered", "at", "batch", "chunk", "views")
@@ -111,7 +111,7 @@ class ChunkQueue:
     def __init__(self) -> None:
         self.waiting: deque[Chunk] = deque()
         self.waiting_rows: int = 0
-        self.source: Source | None = None
+        self.source: ChunkSource | None = None
 
     @property
     def available(self) -> int:
@@ -133,7 +133,7 @@ class ChunkQueue:
         """Make the next waiting chunk the source; the one before is done with."""
         chunk = self.waiting.popleft()
         self.waiting_rows -= chunk.rows
-        self.source = Source(chunk)
+        self.source = ChunkSource(chunk)
         return chunk
 
     def clear(self) -> int:
@@ -253,7 +253,7 @@ class TrainerEpoch(ChunkQueue):
         if source is None or source.left:
             return
         self._enter(source.chunk)
-        self.source: Source | None = None
+        self.source: ChunkSource | None = None
 
     def _enter(self, chunk: Chunk) -> None:
         self.handed_before += chunk.rows

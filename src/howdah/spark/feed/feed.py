@@ -15,7 +15,7 @@ from howdah.spark.feed.arrow.answers import record_batch, stream
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.batch_dispenser import BatchDispenser, Key, Pieces, Run
 from howdah.spark.feed.control.plan import steps
-from howdah.spark.feed.epochs import Source
+from howdah.spark.feed.epochs import ChunkSource
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import Position
 from howdah.spark.feed.state import FeedState
@@ -331,7 +331,7 @@ class _Views:
     def __init__(self, converter: Converter) -> None:
         self._converter = converter
 
-    def __call__(self, source: Source) -> Batch:
+    def __call__(self, source: ChunkSource) -> Batch:
         found = source.views.get(self)
         if found is None:
             if source.batch is None:

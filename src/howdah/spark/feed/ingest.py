@@ -10,22 +10,22 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.arrow.ipc import Kind, read_body, read_head, read_schema, record_batch
+from howdah.spark.feed.arrow.ipc import IpcKind, read_body, read_head, read_schema, record_batch
 from howdah.spark.feed.arrow.slicing import chosen, columns
 from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, EpochCache, spilled
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.intervals import joined, without
 from howdah.spark.feed.messages import (
     Align,
     Begin,
+    FeedRefused,
     OffsetQuery,
     OffsetReply,
     Part,
     Purpose,
-    Refused,
     Taken,
 )
 from howdah.spark.feed.shared_state import STARVED_S
@@ -35,7 +35,7 @@ OPEN_S = 10.0
 """Rows may come before the controller has said that their run begins."""
 
 
-def begin(state: FeedState, stream: IngestStream) -> Refused | None:
+def begin(state: FeedState, stream: IngestStream) -> FeedRefused | None:
     """Whether these rows are taken; None: yes (also when they are just thrown away)."""
     begin = stream.begin
     deadline = time.monotonic() + OPEN_S
@@ -56,10 +56,10 @@ def begin(state: FeedState, stream: IngestStream) -> Refused | None:
             left = deadline - time.monotonic()
             if left <= 0:
                 reason = f"The controller has not announced run {begin.run} of {state.name!r}"
-                return Refused(reason=reason, again=True)
+                return FeedRefused(reason=reason, again=True)
             state.changed.wait(left)
         else:
-            return Refused(reason="A later attempt of the same task feeds this partition")
+            return FeedRefused(reason="A later attempt of the same task feeds this partition")
         state.streams.add(stream)
     return None
 
@@ -237,7 +237,7 @@ def answer_offset_query(state: FeedState, message: OffsetQuery) -> OffsetReply:
     )
 
 
-def take(announced: Begin, connection: Connection, state: FeedState, pool: BufferPool) -> None:
+def take(announced: Begin, connection: DataConnection, state: FeedState, pool: BufferPool) -> None:
     """Receive what the feeder has announced, to the end of the connection.
 
     Raises:
@@ -269,11 +269,11 @@ def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
     read_into = connection.read_into
     schema: pa.Schema | None = None
     while (head := read_head(read_into)) is not None:
-        if head.kind is Kind.SCHEMA:
+        if head.kind is IpcKind.SCHEMA:
             schema = read_schema(head, read_into)
             if problem := check(state, schema):
                 stream.refuse(problem, again=False)
-        elif head.kind is Kind.DICTIONARY or schema is None:
+        elif head.kind is IpcKind.DICTIONARY or schema is None:
             raise FeedError(
                 "The feeder sent dictionary-encoded columns, which feeds do not take: decode them "
                 "before (pyarrow: column.dictionary_decode())"
@@ -296,7 +296,7 @@ def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
         _drain(connection)
 
 
-def _drain(connection: Connection) -> None:
+def _drain(connection: DataConnection) -> None:
     """Read to the end: a close with unread bytes would reset what was just sent."""
     scratch = memoryview(bytearray(1 << 20))
     with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):

@@ -8,17 +8,17 @@ import threading
 
 import msgspec
 
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.epochs import ChunkQueue
 from howdah.spark.feed.intervals import Offsets
-from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop
+from howdah.spark.feed.messages import Begin, FeedRefused, Purpose, RowsScored, Stop
 
 
 class IngestStream(ChunkQueue):
     """One segment of a partition that is being received. For scoring it is a queue of its own, for
     batches never mix partitions."""
 
-    def __init__(self, begin: Begin, connection: Connection) -> None:
+    def __init__(self, begin: Begin, connection: DataConnection) -> None:
         super().__init__()
         self.begin = begin
         self.connection = connection
@@ -44,7 +44,7 @@ class IngestStream(ChunkQueue):
 
     def answer(self, stream: bytes) -> None:
         """Send an answer. Never waits."""
-        self._say(Scored(size=len(stream)), stream)
+        self._say(RowsScored(size=len(stream)), stream)
 
     def stop(self) -> None:
         """Tell the feeder that no more rows are wanted. With the feed's lock; never waits."""
@@ -54,7 +54,7 @@ class IngestStream(ChunkQueue):
     def refuse(self, reason: str, *, again: bool) -> None:
         """Tell the feeder why its rows are not taken. Never waits."""
         self.discard = True
-        self._say(Refused(reason=reason, again=again))
+        self._say(FeedRefused(reason=reason, again=again))
 
     def end(self, wait_s: float | None = None) -> None:
         """Nothing more is said: wait until all was sent, or the connection has ended."""

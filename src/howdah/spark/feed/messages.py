@@ -3,10 +3,10 @@
 Control, trainer and controller: msgpack frames of `howdah.wire` over mutual TLS, the trainer dials.
 
 Data, feeder and trainer: one connection a partition, a Unix socket on the same host, mutual TLS
-elsewhere. The trainer speaks first (`Load`), so the feeder knows that it is let in, and sends
-`Begin`. Then an Arrow IPC stream follows, as it is, to its end-of-stream mark. Meanwhile the trainer may send frames (`Stop`, `Refused`); after the last batch has been taken
+elsewhere. The trainer speaks first (`TrainerLoad`), so the feeder knows that it is let in, and sends
+`Begin`. Then an Arrow IPC stream follows, as it is, to its end-of-stream mark. Meanwhile the trainer may send frames (`Stop`, `FeedRefused`); after the last batch has been taken
 over it sends `Taken`. While a partition is scored (`Purpose.SCORE`) the trainer's direction carries
-`Scored` frames, each followed by one Arrow IPC message of so many bytes. A frame is four bytes of
+`RowsScored` frames, each followed by one Arrow IPC message of so many bytes. A frame is four bytes of
 length, big-endian, then msgpack.
 
 Rows are known by (epoch, partition, offset): offset counts the rows of the partition from 0 in the
@@ -109,7 +109,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 # -- data connection ------------------------------------------------------------------------------
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+class TrainerLoad(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """First word of a trainer on a data connection: it is there."""
 
     rank: int
@@ -146,7 +146,7 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
     """Rows of this segment that it has taken; what else comes is thrown away."""
 
 
-class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+class FeedRefused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     """The partition is not taken or not answered."""
 
     reason: str
@@ -161,20 +161,20 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):
     rows: int
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
+class RowsScored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
     """The answer to the next record batch; one encapsulated Arrow IPC stream of ``size`` bytes
     follows: as many rows as that batch has."""
 
     size: int
 
 
-FromTrainer = Load | Stop | Refused | Taken | Scored
+FromTrainer = TrainerLoad | Stop | FeedRefused | Taken | RowsScored
 FromFeeder = Begin
 
 # -- control connection ---------------------------------------------------------------------------
 
 
-class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+class TrainerHello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """A trainer is there; repeated after a lost connection."""
 
     endpoint: Endpoint = msgspec.field(name="place")
@@ -330,7 +330,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True, tag="heard"):
 
 
 FromControl = (
-    Hello
+    TrainerHello
     | Available
     | HandedOut
     | Counted
@@ -357,7 +357,7 @@ class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     stage: int = 0
     attempt: int
     query: int = 0
-    """See `howdah.spark.feed.tasks.feeding.Task`."""
+    """See `howdah.spark.feed.tasks.feeding.FeedTask`."""
     host: str = ""
     folder: str = ""
     """Of the executor: trainers of the same host, then of others, in order of their load."""

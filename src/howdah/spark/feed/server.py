@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
-from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
-from howdah.spark.feed.messages import Begin, Load
+from howdah.spark.feed.connections import SOCKET_BYTES, DataConnection, SecureConnection
+from howdah.spark.feed.messages import Begin, TrainerLoad
 from howdah.spark.feed.tls_acceptor import TlsAcceptor
 from howdah.wire.addresses import bind_within
 from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
@@ -22,18 +22,18 @@ from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
 BACKLOG = 512
 CLOSE_S = 10.0
 
-Take = Callable[[Begin, Connection], None]
+Take = Callable[[Begin, DataConnection], None]
 
 _LOG = logging.getLogger(__name__)
 
 
-class Server:
+class FeedServer:
     """Listens from its making to `close`; a thread for each connection of a proven peer."""
 
     def __init__(
         self,
         take: Take,
-        first: Load,
+        first: TrainerLoad,
         *,
         name: str,
         folder: Path | None = None,
@@ -55,7 +55,7 @@ class Server:
         self._job_id = job_id
         self._closed = False
         self._lock = threading.Lock()
-        self._connections: set[Connection] = set()
+        self._connections: set[DataConnection] = set()
         self.path: Path = _socket_path(folder, name)
         self.port: int = 0
         listeners = [self._listen_here()]
@@ -107,7 +107,7 @@ class Server:
         self.port = listener.getsockname()[1]
         return listener
 
-    def _serve(self, connection: Connection) -> None:
+    def _serve(self, connection: DataConnection) -> None:
         with self._lock:
             self._connections.add(connection)
         try:
@@ -123,7 +123,7 @@ class Server:
                 self._connections.discard(connection)
             connection.close()
 
-    def _let_in(self, connection: Connection) -> None:
+    def _let_in(self, connection: DataConnection) -> None:
         threading.Thread(
             target=self._serve, args=(connection,), name="howdah-rows", daemon=True
         ).start()

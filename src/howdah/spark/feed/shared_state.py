@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.spark.feed.cache import SpillSpace
-from howdah.spark.feed.messages import Refused
+from howdah.spark.feed.messages import FeedRefused
 
 STARVED_S = 0.2
 """The program waits for so long before a full buffer goes on in a file."""
@@ -30,7 +30,7 @@ class SharedState:
         self.changed: threading.Condition = threading.Condition(threading.RLock())
         self.waiting_since: float | None = None
         """`time.monotonic` of when the program began to wait for a batch, of any feed."""
-        self.gone: Refused | None = None
+        self.gone: FeedRefused | None = None
         """No rows are taken any more; with ``reason`` empty the program has simply ended."""
         self.lost: str = ""
         """Why the controller is given up."""

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from howdah.spark.feed.cache import shuffled
-from howdah.spark.feed.epochs import Chunk, Extent, Handed, Source, TrainerEpoch, TrainerRun
+from howdah.spark.feed.epochs import Chunk, ChunkSource, Extent, Handed, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
@@ -148,7 +148,7 @@ class FeedState:
             self.failure = self.failure or error
             self._interrupt()
 
-    def hand_out(self, epoch: TrainerEpoch, source: Source, rows: int) -> None:
+    def hand_out(self, epoch: TrainerEpoch, source: ChunkSource, rows: int) -> None:
         """The program is given the next rows of the source as a batch."""
         with self.changed:
             start, source.at = source.at, source.at + rows

@@ -15,7 +15,7 @@ import ssl
 import time
 from collections.abc import Callable, Sequence
 
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.wire.sockets import ACCEPTED_AT_ONCE, NO_FILES_S, NO_ROOM_S
 from howdah.wire.tls import IdentityError
 from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
@@ -36,7 +36,7 @@ class TlsAcceptor:
         self,
         listeners: Sequence[socket.socket],
         context: ssl.SSLContext | None,
-        let_in: Callable[[Connection], None],
+        let_in: Callable[[DataConnection], None],
         prove: Callable[[ssl.SSLSocket], None],
     ) -> None:
         """``let_in`` is given connections of this host, over Unix sockets; ``prove`` those whose
@@ -125,7 +125,7 @@ class TlsAcceptor:
                 self._pause(NO_FILES_S)
                 return
             if not far:
-                self._let_in(Connection(sock))
+                self._let_in(DataConnection(sock))
                 continue
             sock.setblocking(False)
             peer = self._unauthenticated.arrived(sock)

@@ -18,12 +18,20 @@ from howdah import task
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.buffer_pool import BufferPool
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.controller_connection import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.ingest import take
-from howdah.spark.feed.messages import Begin, Broken, Endpoint, Hello, Load, Refused, Returned
-from howdah.spark.feed.server import Server
+from howdah.spark.feed.messages import (
+    Begin,
+    Broken,
+    Endpoint,
+    FeedRefused,
+    Returned,
+    TrainerHello,
+    TrainerLoad,
+)
+from howdah.spark.feed.server import FeedServer
 from howdah.spark.feed.shared_state import SharedState
 from howdah.spark.feed.state import FeedState
 from howdah.wire.tls import PeerRole, client_context, server_context
@@ -56,7 +64,7 @@ class Trainer:
         self._lock = threading.Lock()
         self._states: dict[str, FeedState] = {}
         self._feeds: dict[str, Feed] = {}
-        self._server: Server | None = None
+        self._server: FeedServer | None = None
         self._control: Control | None = None
         self._pool = BufferPool()
         self._all_ended = False
@@ -67,9 +75,9 @@ class Trainer:
         self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
         self._shared = SharedState(self._tell, me.rank, _spill_folder(folder))
         self._shared.greet = self._greet
-        self._server = Server(
+        self._server = FeedServer(
             self._take,
-            Load(rank=me.rank, generation=me.generation),
+            TrainerLoad(rank=me.rank, generation=me.generation),
             name=f"feed-{me.rank}-{me.generation}-{os.getpid()}",
             folder=secrets.parent,
             context=server_context(secrets, PeerRole.AGENT),
@@ -137,7 +145,7 @@ class Trainer:
             else ""
         )
         with self._shared.changed:
-            self._shared.gone = Refused(reason=reason, again=True)
+            self._shared.gone = FeedRefused(reason=reason, again=True)
             streams = [stream for state in self._all_states() for stream in state.streams]
             self._end_all()
             for state in self._all_states():
@@ -188,12 +196,12 @@ class Trainer:
         with self._lock:
             return list(self._states.values())
 
-    def _take(self, begin: Begin, connection: Connection) -> None:
+    def _take(self, begin: Begin, connection: DataConnection) -> None:
         take(begin, connection, self._state(begin.feed), self._pool)
 
-    def _hello(self) -> Hello:
+    def _hello(self) -> TrainerHello:
         states = self._all_states()
-        return Hello(
+        return TrainerHello(
             endpoint=self._endpoint,
             positions={
                 state.name: state.restored for state in states if state.restored is not None

@@ -57,7 +57,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int | None = None
 
 
-class Scored(msgspec.Struct, frozen=True, kw_only=True):
+class ScoringResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was done."""
 
     output: str
@@ -68,7 +68,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     """Name to type."""
 
 
-def run(spark: Any, request: Request) -> Scored:
+def run(spark: Any, request: Request) -> ScoringResult:
     """Read, score, write.
 
     Raises:
@@ -98,7 +98,7 @@ def run(spark: Any, request: Request) -> Scored:
         raise BadInput(str(error)) from error
     except Exception as error:  # Spark's own, of many kinds
         raise _in_words(error) from error
-    return Scored(
+    return ScoringResult(
         output=request.output,
         rows=count,
         seconds=round(time.monotonic() - began, 3),

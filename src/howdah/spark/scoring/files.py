@@ -39,7 +39,7 @@ _by_state: dict[tuple[str, str], ModelFiles] = {}
 """By application and state of the files, so that the same ones are packed once."""
 
 
-class Way(enum.Enum):
+class FilesAccess(enum.Enum):
     """How a worker gets the files."""
 
     NONE = "none"
@@ -54,7 +54,7 @@ class Way(enum.Enum):
 class ModelFiles(msgspec.Struct, frozen=True):
     """Where a worker finds a model, and what tells this state of it from others."""
 
-    way: Way = Way.NONE
+    way: FilesAccess = FilesAccess.NONE
     path: str = ""
     key: str = ""
     """Changes with the content."""
@@ -71,11 +71,11 @@ def prepare(spark: Any, path: str) -> ModelFiles:
     local = local_path(path)
     if local is None:
         url = qualified(path)
-        return ModelFiles(Way.FETCHED, url, _state_of_url(url))
+        return ModelFiles(FilesAccess.FETCHED, url, _state_of_url(url))
     if not local.exists():
-        return ModelFiles(Way.SEEN, str(local), str(local))
+        return ModelFiles(FilesAccess.SEEN, str(local), str(local))
     if _one_machine(spark):
-        return ModelFiles(Way.SEEN, str(local), _state(local))
+        return ModelFiles(FilesAccess.SEEN, str(local), _state(local))
     return _sent(spark, local)
 
 
@@ -93,9 +93,9 @@ def at_hand(files: ModelFiles) -> Iterator[str]:
     Raises:
         ScoringError: it is not there.
     """
-    if files.way is Way.NONE:
+    if files.way is FilesAccess.NONE:
         yield ""
-    elif files.way is Way.SEEN:
+    elif files.way is FilesAccess.SEEN:
         if not os.path.exists(files.path):
             raise ScoringError(
                 f"the model {files.path} is neither on the driver's machine nor on "
@@ -202,7 +202,7 @@ def _sent(spark: Any, local: Path) -> ModelFiles:
                 else:
                     context.addFile(str(packed))
                 _told.add((application, key))
-            _by_state[state] = ModelFiles(Way.SENT, packed.name, key)
+            _by_state[state] = ModelFiles(FilesAccess.SENT, packed.name, key)
         return _by_state[state]
 
 
@@ -254,7 +254,7 @@ def _unpacked(files: ModelFiles) -> Path:
         if not target.exists():
             temporary = Path(tempfile.mkdtemp(prefix=".howdah-model-", dir=root))
             try:
-                if files.way is Way.SENT:
+                if files.way is FilesAccess.SENT:
                     unpack(Path(SparkFiles.get(files.path)), temporary)
                 else:
                     name = posixpath.basename(files.path.rstrip("/"))

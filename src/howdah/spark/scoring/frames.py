@@ -14,7 +14,12 @@ from howdah.spark.frames import map_in_arrow, quoted
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import prepare
 from howdah.spark.scoring.predictors import Predictor, predictor
-from howdah.spark.scoring.worker import Plan, declare_batches, describe_batches, score_batches
+from howdah.spark.scoring.worker import (
+    ScoringPlan,
+    declare_batches,
+    describe_batches,
+    score_batches,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,7 +97,7 @@ def plan_of(
     shapes: Mapping[str, Sequence[int]],
     batch_size: int,
     **rest: Any,
-) -> Plan:
+) -> ScoringPlan:
     """What Spark's workers need to know, with the model's files on their way; ``rest`` as in `Plan`.
 
     Raises:
@@ -105,7 +110,7 @@ def plan_of(
         files = prepare(spark, chosen.path)
     except ScoringError as error:
         raise BadInput(str(error)) from error
-    return Plan(
+    return ScoringPlan(
         predictor=_pickled(chosen),
         path=tuple(str(Path(entry).absolute()) for entry in sys.path),
         files=files,
@@ -117,7 +122,7 @@ def plan_of(
     )
 
 
-def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, Plan]:
+def _with_schema(data: DataFrame, plan: ScoringPlan, schema: Any) -> tuple[StructType, ScoringPlan]:
     """Spark's schema of the answers, and the plan that keeps to it."""
     import msgspec
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -139,7 +144,7 @@ def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, 
     return wanted, msgspec.structs.replace(plan, schema=arrow, outputs=outputs)
 
 
-def _asked(data: DataFrame, plan: Plan) -> pa.Schema:
+def _asked(data: DataFrame, plan: ScoringPlan) -> pa.Schema:
     import pyarrow as pa
 
     if data.isStreaming:

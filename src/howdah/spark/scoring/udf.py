@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.frames import plan_of, struct_type
-from howdah.spark.scoring.worker import Plan, answer, loaded, rechunk
+from howdah.spark.scoring.worker import ScoringPlan, answer, loaded, rechunk
 
 ONLY = "value"
 """How Spark calls the one field of a schema that is a bare type, such as ``float``."""
@@ -91,7 +91,7 @@ def predict_udf(
     return make(answers, returned)
 
 
-def predictions(plan: Plan, calls: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+def predictions(plan: ScoringPlan, calls: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     """Answers to what Spark gives a function of columns: arrays or pandas's, of one or several."""
     model = None
     for batch in rechunk((_batch(plan, columns) for columns in calls), plan.batch_size):
@@ -99,7 +99,7 @@ def predictions(plan: Plan, calls: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         yield answer(plan, model, batch)
 
 
-def _batch(plan: Plan, columns: Any) -> pa.RecordBatch:
+def _batch(plan: ScoringPlan, columns: Any) -> pa.RecordBatch:
     columns = columns if isinstance(columns, tuple) else (columns,)
     arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
     names = [column for column, _ in plan.inputs] or [

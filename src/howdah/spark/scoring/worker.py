@@ -32,7 +32,7 @@ KEPT_MODELS = 2
 _models: OrderedDict[str, Loaded] = OrderedDict()
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class ScoringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """All a worker needs to know; pickled into Spark's task."""
 
     predictor: bytes
@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Arrow schema of the answers; None: as they come."""
 
 
-def score_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def score_batches(plan: ScoringPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function for ``mapInArrow``."""
     model: Loaded | None = None
     for batch in rechunk(batches, plan.batch_size):
@@ -68,14 +68,18 @@ def score_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
         )
 
 
-def describe_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def describe_batches(
+    plan: ScoringPlan, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Scores one row and yields the Arrow schema of the answer, in one row; nothing without rows."""
     first = next((batch.slice(0, 1) for batch in batches if batch.num_rows), None)
     if first is not None:
         yield _schema_row(answer(plan, loaded(plan), first).schema)
 
 
-def declare_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def declare_batches(
+    plan: ScoringPlan, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """For each batch the Arrow schema of what the model declares to answer, if it does."""
     for _ in batches:
         outputs = loaded(plan).outputs
@@ -102,7 +106,7 @@ def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
         yield _joined(held)
 
 
-def loaded(plan: Plan) -> Loaded:
+def loaded(plan: ScoringPlan) -> Loaded:
     """The model, from memory if an earlier task of this worker has loaded it."""
     key = hashlib.sha256(plan.predictor).hexdigest() + plan.files.key
     if key in _models:
@@ -118,7 +122,7 @@ def loaded(plan: Plan) -> Loaded:
     return _models[key]
 
 
-def answer(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> pa.RecordBatch:
+def answer(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The answers to one batch.
 
     Raises:
@@ -151,7 +155,7 @@ def answer(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(found, names=[column for _, column in mapping])
 
 
-def tensors_of(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> Batch:
+def tensors_of(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> Batch:
     """The columns that a model takes, as it takes them."""
     declared = {tensor.name: tensor for tensor in model.inputs or ()}
     shapes = dict(plan.shapes)
@@ -180,7 +184,7 @@ def tensors_of(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> Batch:
     }
 
 
-def _mapping(plan: Plan, model: Loaded, names: list[str]) -> tuple[tuple[str, str], ...]:
+def _mapping(plan: ScoringPlan, model: Loaded, names: list[str]) -> tuple[tuple[str, str], ...]:
     if plan.inputs:
         return plan.inputs
     if not model.inputs:
@@ -219,7 +223,7 @@ def _fit(parts: list[Any], tensor: Tensor, shape: tuple[int, ...] | None) -> Any
         ) from error
 
 
-def _declared(plan: Plan, outputs: tuple[Tensor, ...]) -> pa.Schema | None:
+def _declared(plan: ScoringPlan, outputs: tuple[Tensor, ...]) -> pa.Schema | None:
     wanted = plan.outputs or tuple((output.name, output.name) for output in outputs)
     by_name = {output.name: output for output in outputs}
     fields = []

@@ -14,9 +14,9 @@ import pyarrow as pa
 from greenlet import GreenletExit
 
 from howdah.spark.feed import controller_connection as control
-from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.controller_connection import PROGRESS_S
-from howdah.spark.feed.messages import Endpoint, Load
+from howdah.spark.feed.messages import Endpoint
 from howdah.spark.feed.tasks import feeder_client
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.simulation.actors import Actor, Actors, Calls, Event, drive
@@ -175,7 +175,7 @@ async def wait_for(event: Event, seconds: float) -> None:
 # -- rows ------------------------------------------------------------------------------------------
 
 
-class Rows(Connection):
+class Rows(DataConnection):
     """A trainer's end of a data connection."""
 
     def __init__(self, actors: Actors, feeder: Feeder, room: int) -> None:
@@ -250,10 +250,10 @@ class Rows(Connection):
         return self._coming[0]
 
 
-class Feeder(feeder_client.Trainer):
+class Feeder(feeder_client.TrainerConnection):
     """A feeder's end of a data connection."""
 
-    def __init__(self, endpoint: Endpoint, access: feeder_client.Access, host: str) -> None:
+    def __init__(self, endpoint: Endpoint, access: feeder_client.FeederAccess, host: str) -> None:
         actors = world.actors
         self.rank = endpoint.rank
         self.answers = deque()
@@ -350,10 +350,10 @@ class Asking(feeder_client.ControllerConnection):
     """A feeder's connection to the controller."""
 
     @classmethod
-    def of(cls, access: feeder_client.Access) -> Asking:
+    def of(cls, access: feeder_client.FeederAccess) -> Asking:
         return cls(access)
 
-    def __init__(self, access: feeder_client.Access) -> None:
+    def __init__(self, access: feeder_client.FeederAccess) -> None:
         self._channel: Channel | None = None
         self._actors = world.actors
 
@@ -377,4 +377,4 @@ class Asking(feeder_client.ControllerConnection):
         return answer
 
 
-__all__ = ["Asking", "Channel", "Feeder", "Load", "Rows", "channels"]
+__all__ = ["Asking", "Channel", "Feeder", "Rows", "channels"]

@@ -28,8 +28,8 @@ from howdah.spark.feed import batch_dispenser, ingest, shared_state, trainer
 from howdah.spark.feed import controller_connection as control
 from howdah.spark.feed.control import control_server
 from howdah.spark.feed.control import feed_controller as controller
-from howdah.spark.feed.messages import Align, Endpoint, Load, Position
-from howdah.spark.feed.server import Server
+from howdah.spark.feed.messages import Align, Endpoint, Position, TrainerLoad
+from howdah.spark.feed.server import FeedServer
 from howdah.spark.feed.tasks import feeder, feeder_client, feeding
 from howdah.spark.reports import TrainReport
 from howdah.wire.tls import PeerRole
@@ -47,7 +47,9 @@ IDLE_S = 90.0
 """`timeout_s` of a run: nothing a schedule does to it takes so long."""
 MOST_FAILURES = 4
 """``spark.task.maxFailures``."""
-ACCESS = feeder_client.Access(job_id="j", host="driver", port=1, ca="", certificate="", key="")
+ACCESS = feeder_client.FeederAccess(
+    job_id="j", host="driver", port=1, ca="", certificate="", key=""
+)
 WIRING = Wiring(job_id="j", host="driver", port=1)
 ME = howdah_task.context()._replace(host="127.0.0.1")
 
@@ -83,12 +85,12 @@ class Process:
         self.batches: list[Batch] = []
 
 
-class _Server(Server):
+class _Server(FeedServer):
     """Where feeders bring rows."""
 
     socket = ""  # type: ignore[assignment]
 
-    def __init__(self, take: Any, first: Load, **options: Any) -> None:
+    def __init__(self, take: Any, first: TrainerLoad, **options: Any) -> None:
         self._take = take
         self._first = first
         self._closed = False
@@ -137,7 +139,7 @@ class Job:
     def __init__(self, world: World, rows: Callable[[int], list[Any]], sent: bytes) -> None:
         self._world = world
         self._rows = rows
-        self._task = feeder.msgspec.msgpack.decode(sent, type=feeding.Task)
+        self._task = feeder.msgspec.msgpack.decode(sent, type=feeding.FeedTask)
         self.me = world.actors.current
         self.waiting = deque(range(len(world.schedule.partitions)))
         self.running: dict[int, tuple[int, Actor]] = {}

@@ -23,7 +23,7 @@ from howdah.backends.yarn.amounts import (
     size,
     total,
 )
-from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, listed
+from howdah.backends.yarn.client.cluster import Queue, YarnCluster, YarnNode, listed
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Job, Mode, Tracking
 from howdah.spec.problems import closest
@@ -44,7 +44,7 @@ _LIMITS = {
 }
 
 
-def problems(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> list[str]:
+def problems(job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster) -> list[str]:
     """Why the cluster can never run the (expanded) job, each with the nearest possible value."""
     queue = cluster.queue(job.queue or DEFAULT_QUEUE)
     found: list[str] = []
@@ -63,7 +63,7 @@ def problems(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> 
     return found
 
 
-def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> list[str]:
+def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster) -> list[str]:
     """Why the (expanded) job may not run as things are, each with the nearest possible value."""
     queue = cluster.queue(job.queue or DEFAULT_QUEUE)
     found = [*_queue(job.queue, queue, cluster)]
@@ -117,7 +117,7 @@ def no_images(configuration: Configuration) -> str:
 
 
 def _not_yet(
-    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> list[str]:
     """What waits for nodes that the cluster has still to add."""
     asked = {"master": (of_master(job.master), job.master.label)} | {
@@ -131,7 +131,7 @@ def _not_yet(
     return found or _together(job, roles, queue, cluster)
 
 
-def _partition(label: str | None, cluster: Cluster) -> list[Node]:
+def _partition(label: str | None, cluster: YarnCluster) -> list[YarnNode]:
     """The nodes of a partition, of all for None."""
     return [n for n in cluster.nodes if n.state not in GONE and label in (None, n.label)]
 
@@ -144,7 +144,7 @@ def _in(label: str | None, queue: Queue | None) -> str:
 # -- the queue -----------------------------------------------------------------------------------
 
 
-def _queue(asked: str | None, queue: Queue | None, cluster: Cluster) -> Iterator[str]:
+def _queue(asked: str | None, queue: Queue | None, cluster: YarnCluster) -> Iterator[str]:
     if not cluster.queues:
         return  # not told
     name = asked or DEFAULT_QUEUE
@@ -170,7 +170,7 @@ def _queue(asked: str | None, queue: Queue | None, cluster: Cluster) -> Iterator
         )
 
 
-def _may_submit(queue: Queue, cluster: Cluster) -> bool:
+def _may_submit(queue: Queue, cluster: YarnCluster) -> bool:
     return cluster.may_submit is None or any(n in cluster.may_submit for n in queue.known_as)
 
 
@@ -181,7 +181,9 @@ def _instead(usable: list[str]) -> str:
 # -- labels --------------------------------------------------------------------------------------
 
 
-def _label(where: str, label: str | None, queue: Queue | None, cluster: Cluster) -> Iterator[str]:
+def _label(
+    where: str, label: str | None, queue: Queue | None, cluster: YarnCluster
+) -> Iterator[str]:
     if not label:
         return
     known = cluster.labels
@@ -203,7 +205,7 @@ def _label(where: str, label: str | None, queue: Queue | None, cluster: Cluster)
 # -- one container -------------------------------------------------------------------------------
 
 
-def _container(where: str, amount: Amount, cluster: Cluster) -> Iterator[str]:
+def _container(where: str, amount: Amount, cluster: YarnCluster) -> Iterator[str]:
     """What YARN itself refuses."""
     unknown = [*_unknown_types(where, amount, cluster)]
     yield from unknown
@@ -217,7 +219,9 @@ def _container(where: str, amount: Amount, cluster: Cluster) -> Iterator[str]:
         )
 
 
-def _on_a_node(where: str, amount: Amount, label: str | None, cluster: Cluster) -> Iterator[str]:
+def _on_a_node(
+    where: str, amount: Amount, label: str | None, cluster: YarnCluster
+) -> Iterator[str]:
     """``label`` is None where it is wrong itself: then all nodes count."""
     nodes = _partition(label, cluster)
     if not nodes:
@@ -240,7 +244,7 @@ def _on_a_node(where: str, amount: Amount, label: str | None, cluster: Cluster) 
         )
 
 
-def _unknown_types(where: str, amount: Amount, cluster: Cluster) -> Iterator[str]:
+def _unknown_types(where: str, amount: Amount, cluster: YarnCluster) -> Iterator[str]:
     if cluster.resource_types is None:
         return
     for name in amount.more:
@@ -269,7 +273,7 @@ def _at_most(name: str, largest: int) -> str:
     return f"at most: {_KEYS.get(name, name)} = {value}"
 
 
-def _greatest(nodes: Iterable[Node]) -> Amount:
+def _greatest(nodes: Iterable[YarnNode]) -> Amount:
     return most(node.capability for node in nodes)
 
 
@@ -277,7 +281,7 @@ def _greatest(nodes: Iterable[Node]) -> Amount:
 
 
 def _together(
-    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> list[str]:
     return [
         *_spread(job, roles, queue, cluster),
@@ -287,7 +291,7 @@ def _together(
 
 
 def _spread(
-    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> Iterator[str]:
     """A node for each task: there must be so many."""
     for name, resources in roles.items():
@@ -307,7 +311,7 @@ def _spread(
 
 
 def _beside(
-    roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+    roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> Iterator[str]:
     """One node must be able to hold both a role's container and one of a role it is to be together with."""
     for name, resources in roles.items():
@@ -333,7 +337,7 @@ def _beside(
 
 
 def _gang(
-    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> Iterator[str]:
     """All tasks that must be there together, and the master, within what the queue may ever have."""
     needed: dict[str, Amount] = {}
@@ -360,7 +364,7 @@ def _gang(
             break
 
 
-def _limit(label: str, queue: Queue | None, cluster: Cluster) -> tuple[Amount | None, str]:
+def _limit(label: str, queue: Queue | None, cluster: YarnCluster) -> tuple[Amount | None, str]:
     """The most a job in the queue can get of a partition, and in whose words."""
     nodes = _partition(label, cluster)
     if not nodes:
@@ -387,7 +391,7 @@ def _smaller(
     label: str,
     queue: Queue | None,
     name: str,
-    cluster: Cluster,
+    cluster: YarnCluster,
 ) -> str:
     """Which role to make smaller, and to how many tasks."""
     limit, _ = _limit(label, queue, cluster)

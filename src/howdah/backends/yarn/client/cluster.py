@@ -15,7 +15,7 @@ ANY_LABEL = "*"
 """A queue may use all labels (``accessible-node-labels``)."""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class YarnNode(msgspec.Struct, frozen=True, kw_only=True):
     """One NodeManager."""
 
     host: str
@@ -80,7 +80,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return (self.name, self.path) if self.path and self.path != self.name else (self.name,)
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class YarnCluster(msgspec.Struct, frozen=True, kw_only=True):
     """A cluster at one moment, for one user."""
 
     user: str
@@ -88,7 +88,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The largest container that may be asked for (``yarn.scheduler.maximum-allocation-*``)."""
     smallest: Amount = Amount(memory_mb=1, cores=1)
     """Containers come in multiples of this, as far as the configuration says."""
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[YarnNode, ...] = ()
     queues: tuple[Queue, ...] = ()
     labels: tuple[str, ...] | None = None
     """None if labels are not in use or not told."""
@@ -97,7 +97,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     may_submit: frozenset[str] | None = None
     """Queues the user may submit to; None if not told."""
 
-    def usable(self, label: str | None = None) -> tuple[Node, ...]:
+    def usable(self, label: str | None = None) -> tuple[YarnNode, ...]:
         """Nodes that take containers, of one partition or of all."""
         return tuple(
             node for node in self.nodes if node.usable and (label is None or node.label == label)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 from howdah.backends.yarn.amounts import Amount
-from howdah.backends.yarn.client.cluster import Cluster, Node, Queue, Share
+from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import HadoopError, RemoteError
 from howdah.hadoop.ids import MEMORY, VCORES, Resource
@@ -24,7 +24,7 @@ NODE_STATES: tuple[NodeState, ...] = (
 _USABLE = "RUNNING"
 
 
-async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Cluster:
+async def cluster(manager: ResourceManager, user: str, largest: Resource) -> YarnCluster:
     """The cluster now. ``largest`` is what a new application is told.
 
     What the ResourceManager does not tell (another scheduler, no permission) is left out.
@@ -40,7 +40,7 @@ async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Clu
         _told(manager.resource_types()),
     )
     enabled = manager.configuration.boolean("yarn.node-labels.enabled")
-    return Cluster(
+    return YarnCluster(
         user=user,
         largest=amount(largest),
         smallest=smallest(manager.configuration),
@@ -52,7 +52,7 @@ async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Clu
     )
 
 
-async def look(manager: ResourceManager, user: str) -> Cluster:
+async def look(manager: ResourceManager, user: str) -> YarnCluster:
     """As `cluster`, with an application id asked for only to be told the largest container."""
     new = await manager.new_application()
     return await cluster(manager, user, new.maximum)
@@ -60,14 +60,14 @@ async def look(manager: ResourceManager, user: str) -> Cluster:
 
 async def nodes_and_queue(
     manager: ResourceManager, user: str, queue: str
-) -> tuple[Cluster, Queue | None]:
+) -> tuple[YarnCluster, Queue | None]:
     """What there is to wait for, in two calls: the nodes, and that queue if it is told of.
 
     Raises:
         HadoopError: the ResourceManager does not answer.
     """
     nodes, found = await asyncio.gather(manager.nodes(NODE_STATES), _told(manager.queue(queue)))
-    cluster = Cluster(
+    cluster = YarnCluster(
         user=user,
         largest=Amount(),
         smallest=smallest(manager.configuration),
@@ -90,10 +90,10 @@ def resource(amount: Amount) -> Resource:
     return Resource(amount.memory_mb, amount.cores, amount.more)
 
 
-def node(report: yarn.NodeReportProto) -> Node:
+def node(report: yarn.NodeReportProto) -> YarnNode:
     """A node as the ResourceManager reports it."""
     state = yarn.NodeStateProto.Name(report.node_state).removeprefix("NS_")
-    return Node(
+    return YarnNode(
         host=f"{report.nodeId.host}:{report.nodeId.port}",
         capability=amount(Resource.from_proto(report.capability)),
         used=amount(Resource.from_proto(report.used)),

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from howdah.backends.base import BackendError
-from howdah.backends.findings import Finding, fine, problem, warning
+from howdah.backends.findings import DoctorFinding, fine, problem, warning
 from howdah.backends.yarn import token_providers
 from howdah.backends.yarn.access import Access, load, log_in
 from howdah.backends.yarn.amounts import GPU, quantity
 from howdah.backends.yarn.client import cluster_report, staging
 from howdah.backends.yarn.client.checks import DEFAULT_QUEUE, no_access_lists, no_images
-from howdah.backends.yarn.client.cluster import Cluster, listed
+from howdah.backends.yarn.client.cluster import YarnCluster, listed
 from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import ConfigurationError, HadoopError
@@ -35,7 +35,7 @@ SITE_FILES = ("core-site.xml", "hdfs-site.xml", "yarn-site.xml")
 _HINT_CONF = "set HADOOP_CONF_DIR to a copy of the cluster's configuration folder"
 
 
-def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
+def examine(env: Mapping[str, str] = os.environ) -> Iterator[DoctorFinding]:
     """Look at everything that can be looked at; what cannot is a finding, not an end."""
     try:
         configuration = load(None, env)
@@ -46,7 +46,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     access = Access.open(None, env)
     try:
         reached = yield from _manager(access)
-        looks: list[Callable[[], Iterable[Finding]]] = []
+        looks: list[Callable[[], Iterable[DoctorFinding]]] = []
         if reached is not None:
             cluster = reached
             looks = [
@@ -78,7 +78,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
 # -- configuration -------------------------------------------------------------------------------
 
 
-def _configuration(configuration: Configuration) -> Iterator[Finding]:
+def _configuration(configuration: Configuration) -> Iterator[DoctorFinding]:
     folder = configuration.folder
     assert folder is not None
     missing = [name for name in SITE_FILES if not (folder / name).is_file()]
@@ -96,7 +96,7 @@ def _configuration(configuration: Configuration) -> Iterator[Finding]:
 # -- ResourceManager -----------------------------------------------------------------------------
 
 
-def _manager(access: Access) -> Iterator[Finding]:
+def _manager(access: Access) -> Iterator[DoctorFinding]:
     """Findings; returns the cluster if a ResourceManager answered."""
     try:
         addresses = access.configuration.rm_addresses("client")
@@ -134,7 +134,7 @@ def _unreachable(address: Address) -> str:
     return ""
 
 
-def _nodes(cluster: Cluster) -> Iterator[Finding]:
+def _nodes(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     usable = cluster.usable()
     for node in cluster.nodes:
         if not node.usable:
@@ -148,7 +148,7 @@ def _nodes(cluster: Cluster) -> Iterator[Finding]:
     )
 
 
-def _containers(cluster: Cluster) -> Iterator[Finding]:
+def _containers(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     yield fine("containers", f"at most {cluster.largest}, in steps of {cluster.smallest}")
     too_large = cluster.largest.beyond(cluster.most_on_a_node())
     for name in too_large:
@@ -161,7 +161,7 @@ def _containers(cluster: Cluster) -> Iterator[Finding]:
         )
 
 
-def _queues(cluster: Cluster) -> Iterator[Finding]:
+def _queues(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     if not cluster.queues:
         yield warning("queues", "the ResourceManager does not tell its queues")
         return
@@ -191,7 +191,7 @@ def _queues(cluster: Cluster) -> Iterator[Finding]:
         yield warning("queues", f"{listed(stopped)} are stopped")
 
 
-def _labels(cluster: Cluster) -> Iterator[Finding]:
+def _labels(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     if not cluster.labels:
         yield fine("labels", "none")
         return
@@ -210,7 +210,7 @@ def _labels(cluster: Cluster) -> Iterator[Finding]:
             yield fine("labels", f"{label!r}: {len(nodes)} nodes, for {listed(users)}")
 
 
-def _gpus(cluster: Cluster) -> Iterator[Finding]:
+def _gpus(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     if cluster.resource_types is not None and GPU not in cluster.resource_types:
         yield fine("GPUs", f"not scheduled (no resource type {GPU})")
         return
@@ -226,7 +226,7 @@ def _gpus(cluster: Cluster) -> Iterator[Finding]:
     yield fine("GPUs", f"{total} on {len(having)} nodes")
 
 
-def _way_back(cluster: Cluster) -> Iterator[Finding]:
+def _way_back(cluster: YarnCluster) -> Iterator[DoctorFinding]:
     """The coordinator listens on a node: whoever follows a job connects to it there."""
     for node in cluster.usable()[:1]:
         host, _, port = node.host.rpartition(":")
@@ -245,7 +245,7 @@ def _way_back(cluster: Cluster) -> Iterator[Finding]:
 # -- HDFS ----------------------------------------------------------------------------------------
 
 
-def _hdfs(access: Access) -> Iterator[Finding]:
+def _hdfs(access: Access) -> Iterator[DoctorFinding]:
     configuration = access.configuration
     try:
         home = staging.home_url(configuration, access.user)
@@ -281,7 +281,7 @@ def _hdfs(access: Access) -> Iterator[Finding]:
     yield from _home(access, home)
 
 
-def _home(access: Access, home: str) -> Iterator[Finding]:
+def _home(access: Access, home: str) -> Iterator[DoctorFinding]:
     hdfs = access.hdfs(home).patient(0.0)
     path = hdfs.path(home)
     try:
@@ -324,7 +324,7 @@ def _may_write(user: str, hdfs: Hdfs, folder: str) -> bool:
 # -- settings ------------------------------------------------------------------------------------
 
 
-def _security(configuration: Configuration) -> Iterator[Finding]:
+def _security(configuration: Configuration) -> Iterator[DoctorFinding]:
     if not configuration.security_enabled:
         yield fine("security", "simple: the cluster believes who you say you are")
         return
@@ -340,7 +340,7 @@ def _security(configuration: Configuration) -> Iterator[Finding]:
     yield fine("security", f"Kerberos; {found.principal} is {found.user} on the cluster{left}")
 
 
-def _settings(configuration: Configuration) -> Iterator[Finding]:
+def _settings(configuration: Configuration) -> Iterator[DoctorFinding]:
     attempts = configuration.integer("yarn.resourcemanager.am.max-attempts", 2)
     attempts = configuration.integer("yarn.resourcemanager.am.global.max-attempts", attempts)
     wanted = Master().attempts
@@ -390,7 +390,7 @@ def _settings(configuration: Configuration) -> Iterator[Finding]:
         yield fine("virtual memory", "not checked")
 
 
-def _heeded(configuration: Configuration) -> Iterator[Finding]:
+def _heeded(configuration: Configuration) -> Iterator[DoctorFinding]:
     """What job files may say and YARN passes over without a word."""
     if why := no_access_lists(configuration):
         yield warning(
@@ -404,13 +404,13 @@ def _heeded(configuration: Configuration) -> Iterator[Finding]:
         yield fine("images", why)
 
 
-def _proxy(configuration: Configuration) -> Iterator[Finding]:
+def _proxy(configuration: Configuration) -> Iterator[DoctorFinding]:
     own = configuration.get("yarn.web-proxy.address")
     where = own or "the ResourceManager's own"
     yield fine("web proxy", f"{where}; pages behind it are read-only")
 
 
-def _runtime() -> Iterator[Finding]:
+def _runtime() -> Iterator[DoctorFinding]:
     from howdah.packing.archives import PackingError
     from howdah.packing.python import distributions, interpreter
     from howdah.packing.python.runtime import NEEDED, OPTIONAL, our_python

@@ -175,7 +175,7 @@ def _job_ids(access: Access, base: str) -> list[str]:
         raise BackendError(f"The jobs at {base} cannot be listed: {error}") from error
 
 
-class Store:
+class RemoteStore:
     """The jobs of all users below a URL, for who can read them all.
 
     Raises:

@@ -22,7 +22,7 @@ from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.client import application_end, cluster_report
-from howdah.backends.yarn.client.cluster import Cluster, Queue
+from howdah.backends.yarn.client.cluster import Queue, YarnCluster
 from howdah.core.messages import Task
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
@@ -57,7 +57,7 @@ class YarnSite:
         self._lock = threading.Lock()
         self._fresh_until = 0.0
         self._report: yarn.ApplicationReportProto | None = None
-        self._figures: tuple[Cluster | None, Queue | None] = (None, None)
+        self._figures: tuple[YarnCluster | None, Queue | None] = (None, None)
         self._figures_until = 0.0
         self._unknown = False
         """The ResourceManager does not know the application."""
@@ -140,7 +140,7 @@ class YarnSite:
         cluster, queue = self._nodes_and_queue(application.queue)
         return pending_reason.for_master(application, queue, cluster)
 
-    def _nodes_and_queue(self, name: str) -> tuple[Cluster | None, Queue | None]:
+    def _nodes_and_queue(self, name: str) -> tuple[YarnCluster | None, Queue | None]:
         with self._lock:
             if time.monotonic() >= self._figures_until:
                 self._figures = None, None

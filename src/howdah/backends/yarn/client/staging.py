@@ -14,7 +14,7 @@ import msgspec
 from howdah.agent.launch import HERE
 from howdah.backends.base import BackendError
 from howdah.backends.yarn import local_resources as names
-from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources
+from howdah.backends.yarn.local_resources import LocalResource, LocalResources, ResourceKind
 from howdah.hadoop import viewfs
 from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
@@ -205,7 +205,9 @@ class Packing:
             OSError: something cannot be uploaded.
         """
 
-        def shipped(name: str, archive: Archive, kind: Kind = Kind.ARCHIVE) -> LocalResource:
+        def shipped(
+            name: str, archive: Archive, kind: ResourceKind = ResourceKind.ARCHIVE
+        ) -> LocalResource:
             there = upload(archive)
             return LocalResource(
                 name=name, url=there.url, size=there.size, mtime_ms=there.mtime_ms, kind=kind
@@ -310,13 +312,17 @@ def _spread(extra: Extra, inside: Callable[[str], list[str] | None]) -> list[Ext
     ]
 
 
-def _extra(shipped: Callable[[str, Archive, Kind], LocalResource], extra: Extra) -> LocalResource:
+def _extra(
+    shipped: Callable[[str, Archive, ResourceKind], LocalResource], extra: Extra
+) -> LocalResource:
     if extra.name in _LINKS:
         raise BackendError(
             f"files: {extra.name!r} is a name that Howdah uses in containers itself; call it "
             "something else: 'place -> name'"
         )
-    return shipped(extra.name, extra.archive, Kind.ARCHIVE if extra.unpack else Kind.FILE)
+    return shipped(
+        extra.name, extra.archive, ResourceKind.ARCHIVE if extra.unpack else ResourceKind.FILE
+    )
 
 
 def conf_archive(configuration: Configuration, cache: Path) -> Archive:

@@ -23,13 +23,13 @@ from howdah.backends.resources import role_resources
 from howdah.backends.yarn import launch_context, secretfile, token_providers
 from howdah.backends.yarn.access import Access, shared, use_keytab
 from howdah.backends.yarn.client import application, checks, cluster_report, staging
-from howdah.backends.yarn.client.cluster import Cluster, listed
+from howdah.backends.yarn.client.cluster import YarnCluster, listed
 from howdah.backends.yarn.local_resources import (
     FILE,
     KEYTAB,
-    Kind,
     LocalResource,
     LocalResources,
+    ResourceKind,
     Visibility,
 )
 from howdah.backends.yarn.master import renewal
@@ -75,7 +75,7 @@ class _Reached(NamedTuple):
 
     access: Access
     application: ApplicationId
-    cluster: Cluster
+    cluster: YarnCluster
 
 
 class YarnSubmission:
@@ -208,7 +208,7 @@ class YarnSubmission:
     def _reach(self, folder: str | None) -> _Reached:
         access = shared(folder)
 
-        async def look() -> tuple[ApplicationId, Cluster]:
+        async def look() -> tuple[ApplicationId, YarnCluster]:
             new = await access.manager.new_application()
             return new.id, await cluster_report.cluster(access.manager, access.user, new.maximum)
 
@@ -318,7 +318,7 @@ class YarnSubmission:
             url=place,
             size=there.size,
             mtime_ms=there.mtime_ms,
-            kind=Kind.FILE,
+            kind=ResourceKind.FILE,
             visibility=Visibility.APPLICATION,
         )
         principal = access.login.principal

@@ -21,8 +21,8 @@ import msgspec
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import records
 from howdah.backends.yarn.master.outstanding_requests import (
-    Changes,
     OutstandingRequests,
+    RequestChanges,
     RoleRequest,
 )
 from howdah.hadoop.errors import (
@@ -61,7 +61,7 @@ class AttemptSuperseded(Exception):
     """This master's attempt is over for YARN: another one has the job, or none."""
 
 
-class Listener(Protocol):
+class AllocateListener(Protocol):
     """What is told what the ResourceManager says. Called on the event loop."""
 
     @property
@@ -88,7 +88,7 @@ class AllocateLoop:
         scheduler: Scheduler,
         requests: OutstandingRequests,
         roles: Mapping[str, RoleResources],
-        listener: Listener,
+        listener: AllocateListener,
         *,
         longest_s: float,
         superseded: Callable[[str], None],
@@ -106,9 +106,9 @@ class AllocateLoop:
         self._page: str | None = None
         self._tracking_url: str | None = None
         """The page's address as long as it is not said."""
-        self._unsent = Changes()
+        self._unsent = RequestChanges()
         """What the ResourceManager is still to be told."""
-        self._on_the_way = Changes()
+        self._on_the_way = RequestChanges()
         """What it was told and has not answered."""
         self._news = time.monotonic()
         """When a container was asked for, came or ended last."""
@@ -178,7 +178,7 @@ class AllocateLoop:
                 f"the ResourceManager no longer accepts this master's token: {error}"
             ) from error
 
-    async def _send(self, changes: Changes) -> None:
+    async def _send(self, changes: RequestChanges) -> None:
         """Ordinary and conditional requests in calls of their own: a capacity scheduler that is told
         of both at once takes only the former (``updateResourceRequests(…) ||
         updateSchedulingRequests(…)`` in ``CapacityScheduler.allocate``)."""
@@ -188,10 +188,10 @@ class AllocateLoop:
         if conditional and len(conditional) < len(changes.requests):
             plain = tuple(request for request in changes.requests if request.apart_from is None)
             await self._call(msgspec.structs.replace(changes, requests=plain))
-            changes = Changes(requests=conditional)
+            changes = RequestChanges(requests=conditional)
         await self._call(changes)
 
-    async def _call(self, part: Changes) -> None:
+    async def _call(self, part: RequestChanges) -> None:
         """One call, with some of what is unsent, or nothing."""
         ask, conditional = records.requests(part.requests, self._roles)
         url = self._tracking_url
@@ -210,9 +210,9 @@ class AllocateLoop:
             raise  # `Scheduler` says it again itself before anything new
         except RemoteError:
             self._unsent = _both(self._on_the_way, self._unsent)
-            self._on_the_way = Changes()
+            self._on_the_way = RequestChanges()
             raise
-        self._on_the_way = Changes()
+        self._on_the_way = RequestChanges()
         if self._tracking_url == url:
             self._tracking_url = None
         command = answer.a_m_command if answer.HasField("a_m_command") else None
@@ -236,7 +236,7 @@ class AllocateLoop:
         if rest := msgspec.structs.replace(self._unsent, requests=()):
             await self._send(rest)
         for role, requests in by_role.items():
-            part = Changes(requests=requests)
+            part = RequestChanges(requests=requests)
             try:
                 if len(by_role) == 1:
                     raise error
@@ -259,14 +259,14 @@ class AllocateLoop:
             ) from problem
         for container_id in self._unsent.release:
             self._requests.release(container_id)
-        self._unsent = Changes()
+        self._unsent = RequestChanges()
         self._requests.resync()
         self._tracking_url = self._page
         self._listener.registered_again(answer)
         self.wake()
 
 
-def _both(former: Changes, newer: Changes) -> Changes:
+def _both(former: RequestChanges, newer: RequestChanges) -> RequestChanges:
     """What has to be said after the one and the other."""
     if not former or not newer:
         return former or newer
@@ -274,7 +274,7 @@ def _both(former: Changes, newer: Changes) -> Changes:
         (request.key, request.place): request for request in (*former.requests, *newer.requests)
     }
     gone = set(newer.unblacklist)
-    return Changes(
+    return RequestChanges(
         requests=tuple(requests.values()),
         release=(*former.release, *newer.release),
         blacklist=(*(node for node in former.blacklist if node not in gone), *newer.blacklist),
@@ -282,10 +282,10 @@ def _both(former: Changes, newer: Changes) -> Changes:
     )
 
 
-def _without(all_of_it: Changes, part: Changes) -> Changes:
+def _without(all_of_it: RequestChanges, part: RequestChanges) -> RequestChanges:
     """What is left to say; a part has all or nothing of what are no requests."""
     said = set(part.requests)
-    return Changes(
+    return RequestChanges(
         requests=tuple(request for request in all_of_it.requests if request not in said),
         release=() if part.release else all_of_it.release,
         blacklist=() if part.blacklist else all_of_it.blacklist,

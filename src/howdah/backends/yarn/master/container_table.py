@@ -81,7 +81,7 @@ class Container(msgspec.Struct, kw_only=True, eq=False):
 class ContainerTable:
     """Every container from its grant to its end, which is told exactly once.
 
-    Implements `howdah.backends.yarn.master.allocate_loop.Listener`.
+    Implements `howdah.backends.yarn.master.allocate_loop.AllocateListener`.
     """
 
     def __init__(

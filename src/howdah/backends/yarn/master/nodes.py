@@ -1,6 +1,6 @@
 """The NodeManagers: launching and stopping containers, many at a time, batched for each node.
 
-A connection is kept a while (`howdah.hadoop.connection.Limits.idle_s`): the next restart uses it.
+A connection is kept a while (`howdah.hadoop.connection.ConnectionLimits.idle_s`): the next restart uses it.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ import msgspec
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.amounts import Amount, of_role, rounded
-from howdah.backends.yarn.client.cluster import Node
+from howdah.backends.yarn.client.cluster import YarnNode
 from howdah.core.messages import ContainerRequest
 
 ANY = "*"
@@ -56,7 +56,7 @@ class RoleRequest(msgspec.Struct, frozen=True, kw_only=True):
     it; None for an ordinary request."""
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class RequestChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What the next ``allocate`` has to say."""
 
     requests: tuple[RoleRequest, ...] = ()
@@ -141,7 +141,7 @@ class OutstandingRequests:
         self._avoid = frozenset(nodes)
 
     def nodes_are(
-        self, nodes: Mapping[str, Node], *, smallest: Amount, default_label: str = ""
+        self, nodes: Mapping[str, YarnNode], *, smallest: Amount, default_label: str = ""
     ) -> None:
         """These are the nodes, by the names that requests give them, and what is free on them.
 
@@ -243,7 +243,7 @@ class OutstandingRequests:
 
     # -- what is to be said ----------------------------------------------------------------------
 
-    def take_changes(self) -> Changes:
+    def take_changes(self) -> RequestChanges:
         """What has changed since the last call; taken as said."""
         wanted: dict[tuple[int, str], RoleRequest] = {}
         for role in self._requested_now():
@@ -263,7 +263,7 @@ class OutstandingRequests:
             name: count for name, count in self._acknowledged.items() if count > 0
         }
         blacklist = self._avoid | self._forbidden_now()
-        changes = Changes(
+        changes = RequestChanges(
             requests=tuple(requests),
             release=tuple(self._release),
             blacklist=tuple(sorted(blacklist - self._blacklisted)),

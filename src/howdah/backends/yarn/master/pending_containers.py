@@ -10,7 +10,7 @@ from howdah.backends.base import RoleResources
 from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.amounts import Amount, of_role
 from howdah.backends.yarn.client import cluster_report
-from howdah.backends.yarn.client.cluster import Cluster, Queue
+from howdah.backends.yarn.client.cluster import Queue, YarnCluster
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.resourcemanager import ResourceManager
@@ -30,7 +30,7 @@ class PendingContainers:
         self._configuration = configuration
         self._queue = queue
         self._roles = roles
-        self._figures: tuple[Cluster | None, Queue | None] = (None, None)
+        self._figures: tuple[YarnCluster | None, Queue | None] = (None, None)
         self._asked: float | None = None
         self._asking = asyncio.Lock()
 
@@ -65,7 +65,9 @@ class PendingContainers:
             only_on=only_on,
         )
 
-    async def figures(self, login: Login, max_age_s: float) -> tuple[Cluster | None, Queue | None]:
+    async def figures(
+        self, login: Login, max_age_s: float
+    ) -> tuple[YarnCluster | None, Queue | None]:
         """The cluster's nodes and the job's queue, as they were at most so long ago; None for what
         is not told."""
         async with self._asking:
@@ -74,7 +76,7 @@ class PendingContainers:
                 self._asked = time.monotonic()
         return self._figures
 
-    async def _look(self, login: Login) -> tuple[Cluster | None, Queue | None]:
+    async def _look(self, login: Login) -> tuple[YarnCluster | None, Queue | None]:
         policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S)
         try:
             async with (

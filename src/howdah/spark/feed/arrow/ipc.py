@@ -28,7 +28,7 @@ _PREFIX = struct.Struct("<II")
 _U16, _I32, _U32, _I64 = (struct.Struct(f"<{kind}") for kind in "HiIq")
 
 
-class Kind(enum.Enum):
+class IpcKind(enum.Enum):
     """What a message holds: ``MessageHeader`` of Arrow's Message.fbs."""
 
     SCHEMA = 1
@@ -39,7 +39,7 @@ class Kind(enum.Enum):
 class Head(msgspec.Struct, frozen=True):
     """A message without its body."""
 
-    kind: Kind
+    kind: IpcKind
     metadata: bytes
     """As it came, with prefix and padding."""
     body: int
@@ -70,7 +70,7 @@ def read_head(read_into: ReadInto) -> Head | None:
     read_into(memoryview(metadata)[_PREFIX.size :])
     try:
         kind, body = _message(metadata, _PREFIX.size)
-        return Head(Kind(kind), bytes(metadata), body)
+        return Head(IpcKind(kind), bytes(metadata), body)
     except (struct.error, ValueError, IndexError) as error:
         raise FeedError(f"The feeder sent an Arrow message that cannot be read: {error}") from error
 

@@ -33,13 +33,13 @@ from howdah.spark.feed.messages import (
     FromControl,
     HandedOut,
     Heard,
-    Hello,
     OffsetQuery,
     OffsetReply,
     Open,
     Position,
     Purpose,
     Returned,
+    TrainerHello,
 )
 from howdah.wire.channel import Channel
 from howdah.wire.sockets import Listener
@@ -65,7 +65,7 @@ _Partition = tuple[int, int, int]
 """Run, epoch and partition."""
 
 
-class Trainer:
+class TrainerState:
     """A trainer process, as the controller knows it."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -89,7 +89,7 @@ class Trainer:
         """How much it had of partitions when it returned."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A training function has raised."""
 
     rank: int
@@ -108,9 +108,9 @@ class ControlServer:
         self.changed: threading.Condition = threading.Condition(threading.RLock())
         self.generation: int = 0
         """The newest that a trainer has named."""
-        self.trainers: dict[int, Trainer] = {}
+        self.trainers: dict[int, TrainerState] = {}
         """Of that generation, by rank."""
-        self.failures: list[Failure] = []
+        self.failures: list[RunFailure] = []
         self.runs: dict[int, RunState] = {}
         self.ended: set[str] = set()
         """Feeds that have been ended; "" for all."""
@@ -160,12 +160,12 @@ class ControlServer:
             self._channels.discard(channel)
 
     async def _hear_trainer(self, channel: Channel[Any]) -> None:
-        trainer: Trainer | None = None
+        trainer: TrainerState | None = None
 
         def handle(message: FromControl) -> None:
             nonlocal trainer
             with self.changed:
-                if isinstance(message, Hello):
+                if isinstance(message, TrainerHello):
                     trainer = self._greet(channel, message) or trainer
                 elif trainer is not None and self._counts(trainer, channel, message):
                     self._note(trainer, message)
@@ -179,7 +179,7 @@ class ControlServer:
                 trainer.channel = None
             self.changed.notify_all()
 
-    def _greet(self, channel: Channel[Any], hello: Hello) -> Trainer | None:
+    def _greet(self, channel: Channel[Any], hello: TrainerHello) -> TrainerState | None:
         endpoint = hello.endpoint
         if endpoint.generation < self.generation:
             channel.close()  # of a gang that is over
@@ -190,7 +190,7 @@ class ControlServer:
         known = self.trainers.get(endpoint.rank)
         new = known is None
         if known is None:
-            known = Trainer(endpoint)
+            known = TrainerState(endpoint)
             if endpoint.role not in self._takers:
                 return known
             self.trainers[endpoint.rank] = known
@@ -208,7 +208,7 @@ class ControlServer:
         self.moved = time.monotonic()
         return known
 
-    def _counts(self, trainer: Trainer, channel: Channel[Any], message: FromControl) -> bool:
+    def _counts(self, trainer: TrainerState, channel: Channel[Any], message: FromControl) -> bool:
         """Whether it comes from a process of the present gang, or says why one has ended.
 
         What is still under way over a connection that was cut is older than what the next one has
@@ -218,7 +218,7 @@ class ControlServer:
             return True
         return self.trainers.get(trainer.endpoint.rank) is trainer and trainer.channel is channel
 
-    def _tell_story(self, trainer: Trainer, channel: Channel[Any], *, new: bool) -> None:
+    def _tell_story(self, trainer: TrainerState, channel: Channel[Any], *, new: bool) -> None:
         """What a trainer that has come (back) may have missed."""
         for feed in sorted(self.ended):
             channel.send(Close(feed=feed, end=True))
@@ -240,7 +240,7 @@ class ControlServer:
                 elif epoch.allowed.batches or epoch.allowed.final:
                     channel.send(run.current_credit(epoch))
 
-    def _note(self, trainer: Trainer, message: Any) -> None:
+    def _note(self, trainer: TrainerState, message: Any) -> None:
         rank = trainer.endpoint.rank
         match message:
             case Available():
@@ -266,7 +266,7 @@ class ControlServer:
             case Broken() if not trainer.returned:  # else it is said again
                 trainer.returned = True
                 self.failures.append(
-                    Failure(
+                    RunFailure(
                         rank=rank,
                         error=message.error,
                         trace=message.trace,

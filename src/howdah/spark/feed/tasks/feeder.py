@@ -21,8 +21,8 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.control.plan import moved
 from howdah.spark.feed.intervals import count, first, merged, without
 from howdah.spark.feed.messages import AssignmentResponse, Fed, Purpose
-from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, Trainer
-from howdah.spark.feed.tasks.feeding import Connecting, Me, NobodyLeft, Task
+from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, TrainerConnection
+from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me, NobodyLeft
 
 FIRST_SEGMENT_BYTES = 4 << 10
 LONGEST_SEGMENT_BYTES = 128 << 20
@@ -41,7 +41,7 @@ def feed_partition(
     """
     from pyspark import TaskContext
 
-    task = msgspec.msgpack.decode(sent, type=Task)
+    task = msgspec.msgpack.decode(sent, type=FeedTask)
     context = TaskContext.get()
     assert context is not None
     me = Me(
@@ -72,11 +72,11 @@ def first_row(batch: pa.RecordBatch | None) -> int:
 class _Feeding(Connecting):
     """One partition on its way to train with."""
 
-    def __init__(self, task: Task, me: Me, *, checked: bool = False) -> None:
+    def __init__(self, task: FeedTask, me: Me, *, checked: bool = False) -> None:
         super().__init__(task, me)
         self._checked = checked
         self._skip = task.skip.get(me.partition, [])
-        self._trainer: Trainer | None = None
+        self._trainer: TrainerConnection | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
         self._go = AssignmentResponse(start=0)
         self._offset = 0  # of the next row

@@ -27,12 +27,12 @@ import pyarrow as pa
 from howdah.spark.feed.messages import (
     AssignmentResponse,
     Endpoint,
+    FeedRefused,
     FromTrainer,
-    Load,
-    Refused,
-    Scored,
+    RowsScored,
     Stop,
     Taken,
+    TrainerLoad,
 )
 from howdah.wire.decoders import message_decoder
 from howdah.wire.frames import FrameDecoder, encode
@@ -68,7 +68,7 @@ class NotTaken(Exception):
         self.again = again
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class FeederAccess(msgspec.Struct, frozen=True, kw_only=True):
     """What lets a feeder in: where the controller is, and the feeders' certificate (PEM)."""
 
     job_id: str
@@ -79,18 +79,18 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
 
-class Trainer:
+class TrainerConnection:
     """A connection to a trainer. Usable as a file that pyarrow writes to."""
 
     closed: bool = False
 
-    def __init__(self, endpoint: Endpoint, access: Access, host: str) -> None:
+    def __init__(self, endpoint: Endpoint, access: FeederAccess, host: str) -> None:
         """Connect; raises OSError if it cannot be reached."""
         self.rank: int = endpoint.rank
         self.answers: deque[bytes] = deque()
-        """Encapsulated Arrow streams, one for each `Scored`."""
+        """Encapsulated Arrow streams, one for each `RowsScored`."""
         self.taken: int | None = None
-        self.load: Load | None = None
+        self.load: TrainerLoad | None = None
         self._buffer = bytearray()
         self._raw = 0  # bytes of an answer that follow
         self._decoder = message_decoder(FromTrainer)
@@ -203,15 +203,15 @@ class Trainer:
 
     def _handle(self, message: FromTrainer) -> None:
         match message:
-            case Load():
+            case TrainerLoad():
                 self.load = message
             case Stop():
                 raise EnoughRows(message.rows)
-            case Refused():
+            case FeedRefused():
                 raise NotTaken(message.reason, message.again)
             case Taken():
                 self.taken = message.rows
-            case Scored():
+            case RowsScored():
                 self._raw = message.size
 
 
@@ -220,13 +220,13 @@ class ControllerConnection:
 
     _known: dict[tuple[str, int, str], ControllerConnection] = {}
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: FeederAccess) -> None:
         self._access = access
         self._socket: ssl.SSLSocket | None = None
         self._decoder: FrameDecoder[Any] = FrameDecoder(AssignmentResponse)
 
     @classmethod
-    def of(cls, access: Access) -> ControllerConnection:
+    def of(cls, access: FeederAccess) -> ControllerConnection:
         """The one of this process."""
         key = (access.host, access.port, access.job_id)
         if key not in cls._known:
@@ -294,7 +294,7 @@ class ControllerConnection:
         return secured
 
 
-def _dial(endpoint: Endpoint, access: Access, host: str) -> socket.socket:
+def _dial(endpoint: Endpoint, access: FeederAccess, host: str) -> socket.socket:
     if endpoint.host == host and endpoint.socket and Path(endpoint.socket).exists():
         local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -313,7 +313,7 @@ def _dial(endpoint: Endpoint, access: Access, host: str) -> socket.socket:
 _contexts: dict[str, ssl.SSLContext] = {}
 
 
-def tls(access: Access) -> ssl.SSLContext:
+def tls(access: FeederAccess) -> ssl.SSLContext:
     """The job's TLS context as a client, made once per process."""
     if access.job_id not in _contexts:
         with ExitStack() as stack:
@@ -343,7 +343,7 @@ def _file_of(text: str) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
-def first_word(trainer: Trainer) -> Load:
+def first_word(trainer: TrainerConnection) -> TrainerLoad:
     """Wait for what a trainer says first.
 
     Raises:

@@ -17,18 +17,18 @@ from howdah.spark.feed.messages import (
     Purpose,
 )
 from howdah.spark.feed.tasks.feeder_client import (
-    Access,
     ControllerConnection,
     EnoughRows,
-    Trainer,
+    FeederAccess,
+    TrainerConnection,
     first_word,
 )
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class FeedTask(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of one Spark job are told."""
 
-    access: Access
+    access: FeederAccess
     feed: str
     run: int
     epoch: int = 0
@@ -61,7 +61,7 @@ class NobodyLeft(Exception):
 class Connecting:
     """What feeding and scoring have in common: to find a trainer that takes it."""
 
-    def __init__(self, task: Task, me: Me) -> None:
+    def __init__(self, task: FeedTask, me: Me) -> None:
         self.task = task
         self.me = me
         self.controller: ControllerConnection = ControllerConnection.of(task.access)
@@ -128,7 +128,7 @@ class Connecting:
             "attempt": me.attempt,
         }
 
-    def open(self, answer: AssignmentResponse, begin: int, skip: Intervals) -> Trainer:
+    def open(self, answer: AssignmentResponse, begin: int, skip: Intervals) -> TrainerConnection:
         """A connection on which the partition has begun."""
         tried: list[int] = []
         problems: list[str] = []
@@ -139,7 +139,7 @@ class Connecting:
                     continue
                 trainer = None
                 try:
-                    trainer = Trainer(endpoint, self.task.access, self.me.host)
+                    trainer = TrainerConnection(endpoint, self.task.access, self.me.host)
                     word = first_word(trainer)
                     if (word.rank, word.generation) != (rank, endpoint.generation):
                         raise ConnectionError("another process has its address now")

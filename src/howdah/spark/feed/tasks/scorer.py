@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.messages import Fed
-from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, Trainer
-from howdah.spark.feed.tasks.feeding import Connecting, Me, Task
+from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, TrainerConnection
+from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me
 
 OUTSTANDING_BYTES = 64 << 20
 """Rows on their way to be scored, whose answers have not come."""
@@ -32,9 +32,9 @@ LOST = (ConnectionError, NotTaken)
 class Scoring(Connecting):
     """One partition on its way to be answered row by row."""
 
-    def __init__(self, task: Task, me: Me) -> None:
+    def __init__(self, task: FeedTask, me: Me) -> None:
         super().__init__(task, me)
-        self._trainer: Trainer | None = None
+        self._trainer: TrainerConnection | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
         self._waiting: deque[pa.RecordBatch] = deque()
         """As they came; their answers have not."""
