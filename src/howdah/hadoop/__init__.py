@@ -10,14 +10,12 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `nodemanager`        starting, stopping and asking after containers
 `namenode`           delegation tokens, users' groups, space and safe mode: files are hdfs-native's affair
 `aggregated`         YARN's aggregated logs, both formats
-`credentials`        credential files, tokens, secret keys
 `ids`                application, container and node ids; resources
-`kms`                delegation tokens of the Key Management Server
+`security`           who a client is, tokens and their files, Kerberos, the Key Management Server
 `providers`          what providers of other services' tokens are told
 `viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``
-`rpc`                calls of any protocol: retries, fail-over; below it `connection`, `sasl`,
-                     `digest`, `kerberos`, `frames`, `retry`, `identity`
+`rpc`                calls of any protocol: retries, fail-over; below it `connection`, `frames`, `retry`
 ===================  ==============================================================================
 """
