@@ -11,8 +11,8 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `namenode`           delegation tokens, users' groups, space and safe mode: files are hdfs-native's affair
 `aggregated`         YARN's aggregated logs, both formats
 `ids`                application, container and node ids; resources
-`security`           who a client is, tokens and their files, Kerberos, the Key Management Server
-`providers`          what providers of other services' tokens are told
+`security`           who a client is, tokens and their files, Kerberos, the Key Management Server; what providers
+                     of other services' tokens are told
 `viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``
