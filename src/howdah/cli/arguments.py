@@ -35,7 +35,16 @@ class JobCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = tuple(args[at + 1 :])
             args = args[:at]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            if error.option_name in ("--detach", "-d") and ctx.info_name == "run":
+                raise click.UsageError(
+                    "'howdah run' follows a job until it ends; 'howdah submit', with the same arguments, "
+                    "leaves it running",
+                    ctx,
+                ) from error
+            raise
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         return [*filter(None, super().collect_usage_pieces(ctx)), "[-- COMMAND...]"]

@@ -94,6 +94,11 @@ WRONG = {
     "unknown command, nothing near": (["xyzzy"], "no command 'xyzzy'", "--help"),
     "a job file without a command": (["job.toml"], "no command", "howdah run job.toml"),
     "unknown option": (["run", "--jsno"], "No such option", "--json"),
+    "a job to be left running": (
+        ["run", "job.toml", "--detach"],
+        "howdah submit",
+        "same arguments",
+    ),
     "unknown global option": (["--bogus"], "No such option", "--bogus"),
     # What to run
     "nothing to run": (["run", "--role", "worker=2"], "nothing to run", "-- python train.py"),
