@@ -124,6 +124,14 @@ def test_cookies_of_job_pages_are_taken_out_of_a_header() -> None:
         (tickets.mint_ticket(TOKEN, NOW), None),
         (tickets.mint_session(TOKEN, NOW), None),
     ],
+    ids=[
+        "good",
+        "too old",
+        "not yet",
+        "another job's",
+        "ticket",
+        "session",
+    ],  # the same at each start
 )
 def test_a_pass_makes_a_reader_of_its_holder_for_a_while(given: str, proof: Proof | None) -> None:
     headers = {"authorization": f"Bearer {given}"}
