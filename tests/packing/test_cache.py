@@ -155,15 +155,15 @@ def test_processes_that_pack_the_same_at_once_make_it_once(tmp_path: Path) -> No
     program = f"""
 import sys
 from pathlib import Path
-from howdah.packing.archives import Kind
+from howdah.packing.archives import ArchiveKind
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import TarEntry
 sys.stdin.read(1)
 def make(scratch):
     open({str(tmp_path / "made")!r}, "a").write("x")
-    entries = (Entry("file", content=bytes(5_000_000)),)
-    return tar_of(Kind.SOURCE, Content(entries=entries), scratch, lambda *_: None)
-print(Cache(Path({str(tmp_path / "cache")!r})).get(Kind.SOURCE, 1, make).digest)
+    entries = (TarEntry("file", content=bytes(5_000_000)),)
+    return tar_of(ArchiveKind.SOURCE, Content(entries=entries), scratch, lambda *_: None)
+print(Cache(Path({str(tmp_path / "cache")!r})).get(ArchiveKind.SOURCE, 1, make).digest)
 """
     processes = [
         subprocess.Popen(

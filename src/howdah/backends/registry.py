@@ -204,7 +204,7 @@ def store_elsewhere(url: str) -> Any:
     """
     (parts,) = (each for each in BUILT_IN.values() if each.elsewhere is not None)
     assert parts.elsewhere is not None
-    return importlib.import_module(parts.elsewhere).Store(url)
+    return importlib.import_module(parts.elsewhere).RemoteStore(url)
 
 
 def runs_functions(name: str) -> bool:
