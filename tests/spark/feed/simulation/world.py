@@ -676,9 +676,9 @@ def virtual() -> Iterator[None]:
             (control, "random", _Random),
             (feeder, "FIRST_SEGMENT_BYTES", 0),
             (feeding, "ControllerConnection", network.Asking),
-            (feeding, "Trainer", network.Feeder),
+            (feeding, "TrainerConnection", network.Feeder),
             (trainer, "Control", _Control),
-            (trainer, "Server", _Server),
+            (trainer, "FeedServer", _Server),
             (trainer, "client_context", lambda *args: None),
             (trainer, "server_context", lambda *args: None),
         ):
