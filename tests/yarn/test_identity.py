@@ -107,8 +107,10 @@ async def kill(cluster: Cluster, application: str, user: str) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_job_is_its_submitters_and_nobody_elses(
-    hadoop: Cluster, alice: User, bob: User, tmp_path: Path
+    hadoop: Cluster, alice: User, bob: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # The last part makes this process Bob on HDFS, which later tests must not be.
+    monkeypatch.setenv("HADOOP_USER_NAME", "bob")
     (alice.folder / "program.py").write_text(PROGRAM)
     (alice.folder / "job.toml").write_text(
         'command = "python3 program.py"\n'
