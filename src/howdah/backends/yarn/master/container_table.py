@@ -123,7 +123,7 @@ class ContainerTable:
         """Ids of all containers that are held."""
         return sorted(self._containers)
 
-    # -- what the ResourceManager says (howdah.backends.yarn.master.allocate_loop.Listener) ----------------------
+    # -- what the ResourceManager says (howdah.backends.yarn.master.allocate_loop.AllocateListener) ----------------------
 
     @property
     def busy(self) -> bool:
