@@ -190,9 +190,7 @@ def own_jobs_at(url: str) -> list[JobDirectory]:
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
-    (parts,) = (each for each in BUILT_IN.values() if each.elsewhere is not None)
-    assert parts.elsewhere is not None
-    return importlib.import_module(parts.elsewhere).jobs(url, sys.maxsize)
+    return _cluster_jobs().jobs(url, sys.maxsize)
 
 
 def store_elsewhere(url: str) -> Any:
@@ -202,9 +200,13 @@ def store_elsewhere(url: str) -> Any:
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
-    (parts,) = (each for each in BUILT_IN.values() if each.elsewhere is not None)
-    assert parts.elsewhere is not None
-    return importlib.import_module(parts.elsewhere).RemoteStore(url)
+    return _cluster_jobs().RemoteStore(url)
+
+
+def _cluster_jobs() -> Any:
+    """The module of the one backend that keeps jobs on a cluster."""
+    (module,) = filter(None, (parts.elsewhere for parts in BUILT_IN.values()))
+    return importlib.import_module(module)
 
 
 def runs_functions(name: str) -> bool:

@@ -334,12 +334,10 @@ class JobPages:
 
     async def _task_page(self, directory: JobDirectory, path: str) -> Response:
         """On to the job's own address: its programs' scripts must not act on other jobs."""
-        handle, to = AsyncJobHandle(directory), path.removeprefix("/")
+        handle = AsyncJobHandle(directory)
         try:
-            page = handle.page(to)
-            if page is not None:
-                await handle.status()  # which tells the job's clock
-                page = handle.page(to)
+            await handle.status()  # which tells the job's clock
+            page = handle.page(path.removeprefix("/"))
         except (StorageError, BackendError, HowdahError):
             page = None
         if page is None:

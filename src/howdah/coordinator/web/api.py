@@ -285,7 +285,7 @@ async def records(api: Api, request: Request) -> Response:
     "/logs/{task}",
     "log",
     summary=(
-        "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
+        "A part of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
         "that hold that text (`LogMatches`)."
     ),
     answers=(LogPage, LogMatches),
@@ -317,7 +317,7 @@ async def log_or_search(api: Api, request: Request) -> Response:
 
 
 async def log(api: Api, request: Request) -> Response:
-    """A stretch of a log, or its tail."""
+    """A part of a log, or its tail."""
     offset = _integer(request, "offset", 0) or 0
     lines = _integer(request, "tail", None)
     limit = _integer(request, "limit", None) or logs.PAGE

@@ -72,7 +72,7 @@ class StatusPatch(_Document, frozen=True, kw_only=True):
 
 
 class LogPage(_Document, frozen=True, kw_only=True):
-    """A stretch of an attempt's log as text. Offsets are bytes ever written."""
+    """A part of an attempt's log as text. Offsets are bytes ever written."""
 
     task: str
     attempt: int

@@ -59,7 +59,7 @@ def newest(source: LiveJob, task: Task) -> int:
 
 
 async def page(source: LiveJob, task: Task, attempt: int, offset: int, limit: int) -> LogPage:
-    """A stretch from ``offset``; a negative one counts from the end."""
+    """A part from ``offset``; a negative one counts from the end."""
     part = await source.read_log(task, attempt, offset, max(4, min(limit, PAGE_MAX)))
     text, used = whole_text(part.data)
     whole = used == len(part.data) or (used == 0 and len(part.data) < 4)

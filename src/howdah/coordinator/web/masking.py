@@ -2,7 +2,7 @@
 secrets of its pages, wherever they turn up in an answer.
 
 The gate masks every answer to a reader, so that a route added later is masked too; logs, of which a
-reader may ask any stretch, are masked where they are read. A masked text keeps its length, so offsets
+reader may ask any part, are masked where they are read. A masked text keeps its length, so offsets
 stay what they are.
 
 Not guaranteed: values shorter than `SHORTEST` characters, numbers of fewer than `DIGITS` digits and
