@@ -38,8 +38,8 @@ from howdah.backends.local.messages import Ended
 from howdah.backends.local.messages import Launch as LocalLaunch
 from howdah.backends.local.node.containers import Containers
 from howdah.backends.local.node.event_loop import EventLoop, Timer
-from howdah.backends.local.node.forking import log_to, no_input
-from howdah.backends.local.node.log import note
+from howdah.backends.local.node.forking import no_input
+from howdah.backends.local.node.log import log_to, note
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.artifacts import ArtifactUploader
 from howdah.backends.spark.launch_bundle import ContainerConfig

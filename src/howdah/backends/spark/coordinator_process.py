@@ -112,7 +112,7 @@ def main() -> int:
     if not job_dir:
         return 0
     from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG
-    from howdah.backends.local.node.forking import log_to
+    from howdah.backends.local.node.log import log_to
 
     log_to(Path(job_dir, COORDINATOR_LOG))
     return coordinator.main(job_dir)

@@ -232,7 +232,8 @@ def _check(submission: Any, request: CheckJob) -> None:
 
 def _redirect_output() -> Path:
     """The file that gets all output, Java's too, until there is a job directory."""
-    from howdah.backends.local.node.forking import log_to, no_input
+    from howdah.backends.local.node.forking import no_input
+    from howdah.backends.local.node.log import log_to
 
     folder = base_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -10,12 +10,12 @@ from pyspark.ml import Estimator as MLEstimator
 from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.client.errors import BadInput
+from howdah.spark.errors import ScoringError
 from howdah.spark.frames import quoted
 from howdah.spark.pipeline.model import Model, Summary
 from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
 from howdah.spark.pipeline.validation_feed import ValidationFeed
-from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.predictors import predictor
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from howdah.spark.scoring.errors import ScoringError
+    from howdah.spark.errors import ScoringError
     from howdah.spark.scoring.frames import score
     from howdah.spark.scoring.predictors import (
         Function,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from howdah.spark.scoring.udf import predict_udf
 
 _HOMES = {
-    "howdah.spark.scoring.errors": ("ScoringError",),
+    "howdah.spark.errors": ("ScoringError",),
     "howdah.spark.scoring.predictors": (
         "Function",
         "Keras",

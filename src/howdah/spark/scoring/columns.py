@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 
 _WIDER = {
     "float16": np.dtype("float32"),

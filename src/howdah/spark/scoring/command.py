@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from howdah.client.errors import BadInput, ExitCode, HowdahError
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.frames import score, struct_type
 from howdah.spark.scoring.predictors import Make, Predictor, Torch, predictor
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 from howdah.spark.tfrecord.filesystems import qualified
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from howdah.client.errors import BadInput
+from howdah.spark.errors import ScoringError
 from howdah.spark.frames import map_in_arrow, quoted
-from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import prepare
 from howdah.spark.scoring.predictors import Predictor, predictor
 from howdah.spark.scoring.worker import (

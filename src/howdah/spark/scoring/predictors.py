@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.signature import Batch, Tensor
 
 

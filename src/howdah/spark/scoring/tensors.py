@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 
 
 def plain(values: Any, name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.signature import Batch, Tensor
 from howdah.spark.scoring.tensors import plain
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.frames import plan_of, struct_type
 from howdah.spark.scoring.worker import ScoringPlan, answer, loaded, rechunk
 

@@ -18,9 +18,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from howdah.spark.errors import ScoringError
 from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
-from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import ModelFiles, at_hand
 from howdah.spark.scoring.predictors import Loaded, Predictor, named
 from howdah.spark.scoring.signature import Batch, Tensor

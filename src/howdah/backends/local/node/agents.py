@@ -17,7 +17,8 @@ import msgspec
 from howdah.agent.host.processes import MARKER, marker
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.local.messages import AgentProcess
-from howdah.backends.local.node.forking import cannot_start, entry, log_to
+from howdah.backends.local.node.forking import cannot_start, entry
+from howdah.backends.local.node.log import log_to
 from howdah.backends.local.processes import start_of
 from howdah.storage.files import write_private
 

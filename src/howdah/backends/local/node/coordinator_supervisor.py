@@ -13,8 +13,8 @@ from pathlib import Path
 from howdah.backends.local import processes
 from howdah.backends.local.node.agents import last_line
 from howdah.backends.local.node.event_loop import EventLoop, Timer
-from howdah.backends.local.node.forking import cannot_start, entry, fork, log_to
-from howdah.backends.local.node.log import note
+from howdah.backends.local.node.forking import cannot_start, entry, fork
+from howdah.backends.local.node.log import log_to, note
 from howdah.backends.local.node.supervision import RAPID_S, Supervision, Verdict, describe
 
 COORDINATOR_LOG = "logs/coordinator.log"

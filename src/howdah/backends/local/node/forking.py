@@ -14,7 +14,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from howdah.agent.host.processes import close_all_but
 from howdah.backends.local.node.supervision import CANNOT_START
@@ -76,19 +75,6 @@ def entry(name: str) -> Callable[[str], int]:
     """
     module, _, function = name.partition(":")
     return getattr(importlib.import_module(module), function)
-
-
-def log_to(path: Path) -> None:
-    """Append standard output and error of this process to a file of its owner alone."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-    # Lines appear when they are written: whoever reads a log of the dead wants the last one.
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(line_buffering=True)
 
 
 def no_input() -> None:

@@ -1,9 +1,24 @@
-"""The node daemon's own log: few lines, to standard error."""
+"""Logs of the node daemon and of what it forks: standard output and error, appended to a file."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
+from pathlib import Path
+
+
+def log_to(path: Path) -> None:
+    """Append standard output and error of this process to a file of its owner alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    # Lines appear when they are written: whoever reads a log of the dead wants the last one.
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(line_buffering=True)
 
 
 def note(text: str) -> None:

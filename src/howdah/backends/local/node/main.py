@@ -22,7 +22,8 @@ from howdah.backends.base import BackendError
 from howdah.backends.local.messages import Go, Reply
 from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG, cannot_import
 from howdah.backends.local.node.daemon import LOG, NodeDaemon
-from howdah.backends.local.node.forking import cannot_start, entry, fork, log_to, no_input
+from howdah.backends.local.node.forking import cannot_start, entry, fork, no_input
+from howdah.backends.local.node.log import log_to
 
 AGENT = "howdah.agent.main:main"
 COORDINATOR = "howdah.coordinator.main:main"
