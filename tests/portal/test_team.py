@@ -431,6 +431,12 @@ def test_a_second_portal_for_the_store_and_wrong_options_are_refused_in_words(te
         (("--store", store, "--listen", "8080", *trusted), "is no address with a port"),
         (("--store", store, *trusted, "--user-header", "X: y"), "is no name of a header"),
         (("--store", store, *trusted, "--prefix", "jobs"), "is no path"),
+        (("--store", store, *trusted, "--pages-url", "https://pages.example"), "go together"),
+        (("--store", store, *trusted, "--pages-port", "8081"), "go together"),
+        *(
+            (("--store", store, *trusted, "--pages-url", url, "--pages-port", "0"), "of a host")
+            for url in ("https://10.0.0.7", "pages.example", "https://pages.example/howdah")
+        ),
     ):
         refused = howdah("portal", *arguments, code=2)
         assert words in refused.told, refused.told

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,6 +17,9 @@ from howdah.coordinator.web.security import SAFE_METHODS, Gate, Proof, Refusal, 
 from howdah.spec.model import Acl, Job
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import WebAddress
+
+if TYPE_CHECKING:
+    from howdah.portal.page_origin import PageOrigin
 
 NAME_MAX = 256
 GROUPS_MAX = 500
@@ -77,6 +80,19 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
             address = address.ipv4_mapped
         return any(address in network for network in self.proxies)
 
+    def check_proxy(self, client: str) -> None:
+        """Refuse a connection from anywhere but the proxy.
+
+        Raises:
+            Refusal: it is from elsewhere.
+        """
+        if not self.is_proxy(client):
+            raise Refusal(
+                403,
+                "this portal answers its reverse proxy only (howdah portal --trusted-proxy), and "
+                f"{client or 'this connection'} is not it",
+            )
+
     def reader(self, headers: Mapping[str, str]) -> Reader:
         """Who the proxy says it is.
 
@@ -105,23 +121,30 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TeamGate(Gate):
-    """Lets in whom the proxy names."""
+    """Lets in whom the proxy names.
 
-    def __init__(self, identity: Any, clock: Callable[[], float], team: Team) -> None:
+    ``origin``: where the portal is not, for the programs of jobs are.
+    """
+
+    def __init__(
+        self,
+        identity: Any,
+        clock: Callable[[], float],
+        team: Team,
+        origin: PageOrigin | None = None,
+    ) -> None:
         # Names cannot be bound anew to reach it (rebinding): the proxy's address alone gets in.
         super().__init__(identity, (ALL,), clock)
         self._team = team
+        self._origin = origin
 
     async def admit(
         self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
     ) -> Proof:
         """As `Gate.admit`; the proof is a reader's."""
-        if not self._team.is_proxy(client):
-            raise Refusal(
-                403,
-                "this portal answers its reverse proxy only (howdah portal --trusted-proxy), and "
-                f"{client or 'this connection'} is not it",
-            )
+        self._team.check_proxy(client)
+        if self._origin is not None and self._origin.owns(headers.get("host", "")):
+            raise Refusal(421, f"{self._origin.url} has pages of jobs' tasks, and no portal")
         self._team.reader(headers)
         if method not in SAFE_METHODS and not is_same_origin(headers, strict=True):
             raise Refusal(

@@ -34,9 +34,11 @@ from howdah.portal.documents import JobList
 from howdah.portal.index import PAGE_MAX, FoundJobs, JobQuery
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
+from howdah.portal.page_origin import PageOrigin
 from howdah.portal.pages import Shown, list_page
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import BadQuery
+from howdah.portal.task_pages import TaskPages, TaskPagesGate
 from howdah.spec.model import Job
 from howdah.storage.jobdir import NotYours, StorageError
 from howdah.wire.messages import WebAddress
@@ -76,6 +78,8 @@ class PortalApp(JobApp):
 
     jobs: Jobs
     pages: JobPages
+    task_pages: TaskPages | None = None
+    """What serves pages of jobs' tasks, at a port of its own."""
     prefix: str = ""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,6 +116,7 @@ def create_portal(
     team: Team | None = None,
     prefix: str = "",
     pruning: PruneSchedule | None = None,
+    origin: PageOrigin | None = None,
 ) -> PortalApp:
     """The portal's web app. All its links are relative, so it works below any path prefix.
 
@@ -124,14 +129,15 @@ def create_portal(
             user, who sees all.
         prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
         pruning: what removes old jobs, for the list to tell administrators of it.
+        origin: where pages of jobs' tasks are shown to a team; by default they are not.
     """
     identity: Any = PortalIdentity(token)
     if team is None:
         gate = Gate(identity, hosts, clock, proofs=PROOFS)
     else:
-        gate = TeamGate(identity, clock, team)
+        gate = TeamGate(identity, clock, team, origin)
     static = StaticFiles("howdah.portal")
-    pages = JobPages(jobs, gate, static.version, team)
+    pages = JobPages(jobs, gate, static.version, team, origin)
 
     def reader_of(request: Request) -> Reader | None:
         return None if team is None else team.reader(headers_of(request.scope["headers"]))
@@ -263,6 +269,9 @@ def create_portal(
     app.jobs = jobs
     app.pages = pages
     app.prefix = prefix
+    if team is not None and origin is not None:
+        page_gate = TaskPagesGate(identity, team, origin)
+        app.task_pages = TaskPages(jobs, pages, page_gate, origin)
     return app
 
 

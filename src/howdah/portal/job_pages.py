@@ -21,7 +21,7 @@ from howdah.backends.base import BackendError, Running
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
-from howdah.client.following.tunnel import LOCAL, tunnel
+from howdah.client.following.tunnel import tunnel
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup.listing import look
 from howdah.client.lookup.site import running
@@ -29,7 +29,7 @@ from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.api import stop_request
-from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice
+from howdah.coordinator.web.app import TASK_PAGE, PageFrame, job_page, job_routes, notice
 from howdah.coordinator.web.documents import StopAnswer
 from howdah.coordinator.web.masking import masked
 from howdah.coordinator.web.security import (
@@ -42,18 +42,17 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.core.messages import Task
 from howdah.portal import live_answers
 from howdah.portal.access_control import Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
 from howdah.portal.documents import SinceBefore
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import Way
+from howdah.portal.page_origin import PageOrigin
 from howdah.portal.past_job import PastJob
 from howdah.portal.rows import Row
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
-from howdah.wire.messages import WebAddress
 
 HELD = 8
 """Past jobs kept in memory."""
@@ -90,10 +89,18 @@ class _Served(msgspec.Struct, frozen=True):
 class JobPages:
     """Answers below ``/jobs/ID``."""
 
-    def __init__(self, jobs: Jobs, gate: Gate, version: str, team: Team | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Jobs,
+        gate: Gate,
+        version: str,
+        team: Team | None = None,
+        origin: PageOrigin | None = None,
+    ) -> None:
         self._jobs = jobs
         self._gate = gate
         self._team = team
+        self._origin = origin
         self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
@@ -125,6 +132,9 @@ class JobPages:
         directory, row = found
         if reader is not None:
             send = await self._shared(directory, path, reader, scope, send)
+            if path.startswith(PROXY_ROOT):
+                await self._on_to_task_page(row, path, reader)(scope, receive, send)
+                return
         if not path:
             # Relative links in the page need the slash.
             await notice(row.name, "One moment.", to=f"./{job_id}/")(scope, receive, send)
@@ -146,7 +156,7 @@ class JobPages:
             if await answer(directory, path, scope, receive, send):
                 return
         if row.ended or reader is None:
-            self._hang_up(job_id)
+            self.hang_up(job_id)
         served = await self._served(directory)
         await self._ready(served.source, path, request)
         await served.router(scope, receive, send)
@@ -166,14 +176,6 @@ class JobPages:
                     f"{reader.name} may not stop {directory.job_id}; its owner can say so in the job "
                     "file: [acl] modify = [...] or modify-groups = [...]",
                 )
-        if path.startswith(PROXY_ROOT):
-            raise Refusal(
-                404,
-                "pages of a job's tasks (TensorBoard, notebooks) are not shown in a portal for several "
-                "people: their scripts could act here in the reader's name. The job's owner opens them "
-                f"from the page that `howdah page {directory.job_id}` opens; on YARN, who may look at "
-                "the job opens those that are not locked from the ResourceManager's list of applications",
-            )
         try:
             mask = await asyncio.to_thread(mask_of_directory, directory)
         except StorageError as problem:
@@ -233,7 +235,7 @@ class JobPages:
             await (await self._task_page(directory, path))(scope, receive, send)
             return True
         try:
-            port = await self._port(directory)
+            port = await self.port(directory)
             if port is None:
                 return False
             token = await asyncio.to_thread(directory.token)
@@ -243,21 +245,14 @@ class JobPages:
                 send,
                 task=directory.job_id,
                 rest=path,
-                address=WebAddress(
-                    task=Task("page", 0),
-                    attempt=0,
-                    name="page",
-                    host=LOCAL,
-                    port=port,
-                    secret=token,
-                ),
+                address=live_answers.coordinator_at(port, token),
             )
         except AnswerBrokeOff:
             if path != STREAM_PATH:
                 raise
             await send({"type": "http.response.body", "body": BYE})
         except (PageUnreachable, StorageError) as problem:
-            self._hang_up(directory.job_id)
+            self.hang_up(directory.job_id)
             row = await self._jobs.look(directory)
             if (row.ended or row.state == "lost") and scope["method"] in SAFE_METHODS:
                 return False
@@ -270,7 +265,7 @@ class JobPages:
         self, directory: JobDirectory, path: str, scope: Scope, receive: Receive, send: Send
     ) -> bool:
         """Have the job's coordinator answer a reader; False if it can't, or was not asked."""
-        way = await self._way(directory)
+        way = await self.way(directory)
         if path == "/":
             if not way.leads and not way.problem:
                 return False
@@ -287,7 +282,7 @@ class JobPages:
         if not way.leads or media is None or scope["method"] not in ("GET", "HEAD"):
             return False
         try:
-            port = await self._port(directory)
+            port = await self.port(directory)
             if port is None:
                 return False
             token = await asyncio.to_thread(directory.token)
@@ -314,7 +309,7 @@ class JobPages:
             return False
         return True
 
-    async def _way(self, directory: JobDirectory) -> Way:
+    async def way(self, directory: JobDirectory) -> Way:
         """Whether the job's coordinator can be asked."""
         job_id = directory.job_id
         known = self._ways.get(job_id)
@@ -324,7 +319,7 @@ class JobPages:
         if finding is None:
             # A page asks for several things at once: it is found out for all of them.
             way_to = live_answers.way_to(
-                directory, lambda: self._port(directory), self._gate.clock()
+                directory, lambda: self.port(directory), self._gate.clock()
             )
             finding = asyncio.ensure_future(way_to)
             self._finding[job_id] = finding
@@ -346,7 +341,30 @@ class JobPages:
             )
         return notice("Opening the page", "One moment.", to=page)
 
-    async def _port(self, directory: JobDirectory) -> int | None:
+    def _on_to_task_page(self, row: Row, path: str, reader: Reader) -> Response:
+        """On to the host of the job's own pages, with what lets the reader in there."""
+        if self._origin is None:
+            raise Refusal(
+                404,
+                "this portal shows no pages of a job's tasks (TensorBoard, notebooks): their scripts "
+                "could act here in the reader's name. The job's owner opens them from the page that "
+                f"`howdah page {row.job_id}` opens; on YARN, who may look at the job opens those that "
+                "are not locked from the ResourceManager's list of applications. Whoever runs the "
+                "portal can have them shown at host names of their own: `howdah portal --pages-url`",
+            )
+        page = TASK_PAGE.match(path.removeprefix("/").rstrip("/") + "/")
+        if page is None:
+            raise Refusal(404, f"there is no page of a task at {path[:200]!r}")
+        if row.ended:
+            raise Refusal(
+                404,
+                f"{row.job_id} has ended, and the pages of its tasks with it. The summaries of its "
+                "TensorBoard are in the job directory, and its owner can look at them: "
+                "tensorboard --logdir JOB_DIRECTORY/tensorboard",
+            )
+        return RedirectResponse(self._origin.link(row.job_id, reader, page[0]), 303)
+
+    async def port(self, directory: JobDirectory) -> int | None:
         """A port of this machine that leads to the job's own page; None without a coordinator."""
         job_id = directory.job_id
         if job_id not in self._tunnels:
@@ -364,7 +382,7 @@ class JobPages:
         except (BackendError, StorageError, OSError):
             return True
 
-    def _hang_up(self, job_id: str) -> None:
+    def hang_up(self, job_id: str) -> None:
         self._ways.pop(job_id, None)
         task, _ = self._tunnels.pop(job_id, (None, None))
         if task is not None:

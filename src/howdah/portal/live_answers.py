@@ -158,6 +158,13 @@ def _in_words(directory: JobDirectory, error: Exception) -> str:
     )
 
 
+def coordinator_at(port: int, secret: str) -> WebAddress:
+    """A coordinator as what a proxy reaches, at a port of this machine that leads to the job's page."""
+    return WebAddress(
+        task=Task("page", 0), attempt=0, name="page", host=LOCAL, port=port, secret=secret
+    )
+
+
 async def ask(
     scope: Scope,
     receive: Receive,
@@ -188,14 +195,7 @@ async def ask(
     """
     asked = [(name, value) for name, value in scope["headers"] if name == b"if-none-match"]
     reduced = {**scope, "client": None, "headers": [(b"host", b"localhost"), *asked]}
-    page = WebAddress(
-        task=Task("page", 0),
-        attempt=0,
-        name="page",
-        host=LOCAL,
-        port=port,
-        secret=tickets.mint_pass(token, now),
-    )
+    page = coordinator_at(port, tickets.mint_pass(token, now))
     begun = False
     try:
         async with asyncio.timeout(HEAD_S) as deadline:

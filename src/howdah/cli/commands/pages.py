@@ -76,20 +76,30 @@ async def show(
     folder: str,
     told: str,
     as_json: bool,
+    pages: socket | None = None,
 ) -> None:
-    """Serve a portal until Ctrl-C: where, on standard output, and ``told`` on standard error."""
+    """Serve a portal until Ctrl-C: where, on standard output, and ``told`` on standard error.
+
+    ``pages``: where the pages of its jobs' tasks listen.
+    """
     from howdah.coordinator.web import server as web
 
     server = await web.serve(app, sock)
+    others: WebServer | None = None
+    if pages is not None and app.task_pages is not None:
+        others = await web.serve(app.task_pages, pages)
     over = interrupted()
     try:
         if as_json:
-            echo_json(json.dumps({"address": address(server), "folder": folder}))
+            said: dict[str, object] = {"address": address(server), "folder": folder}
+            echo_json(json.dumps(said if others is None else said | {"pages_port": others.port}))
         else:
             echo(address(server))
         echo(f"{told}; Ctrl-C ends it", err=True)
         await over.wait()
     finally:
+        if others is not None:
+            await others.close()
         await server.close()
         app.jobs.index.close()
 

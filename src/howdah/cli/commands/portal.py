@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
     from howdah.portal.access_control import Team
     from howdah.portal.copies import UserFolders
+    from howdah.portal.page_origin import PageOrigin
     from howdah.portal.pruning import PruneSchedule
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
@@ -87,6 +88,19 @@ def _size(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
     help="User who may see and stop every job; repeatable.",
 )
 @click.option(
+    "--pages-url",
+    metavar="URL",
+    help="Show pages of jobs' tasks (TensorBoard, notebooks), each job's at a host name of its own: "
+    "https://pages.example stands for https://JOB.pages.example. The reverse proxy has to lead all "
+    "of these names to --pages-port.",
+)
+@click.option(
+    "--pages-port",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Port, at the address of --listen, at which the reverse proxy reaches these pages.",
+)
+@click.option(
     "--prune-older-than",
     callback=_time,
     metavar="TIME",
@@ -109,6 +123,8 @@ def command(
     user_header: str,
     group_header: str | None,
     admins: tuple[str, ...],
+    pages_url: str | None,
+    pages_port: int | None,
     prune_older_than: str | None,
     prune_keep_size: str | None,
     as_json: bool,
@@ -119,7 +135,8 @@ def command(
     [acl] allows it. Run this as an account that can read all job directories: root for a folder, or
     a member of the superuser's group for HDFS.
 
-    With --json: one JSON object, {"address": …, "folder": …}, once it listens.
+    With --json: one JSON object, {"address": …, "folder": …}, once it listens; with --pages-url,
+    "pages_port" as well.
     """
     from howdah.client.errors import ExitCode
 
@@ -127,11 +144,12 @@ def command(
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
     where = _address(listen)
+    pages = _pages(pages_url, pages_port)
     pruning = None
     if prune_older_than is not None or prune_keep_size is not None:
         pruning = _pruning(store, prune_older_than, prune_keep_size)
     found = store_of(store)
-    asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pruning, as_json=as_json))
+    asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pages, pruning, as_json=as_json))
     return ExitCode.STOPPED
 
 
@@ -148,6 +166,22 @@ def _pruning(store: str, older_than: str | None, keep_size: str | None) -> Prune
         return PruneSchedule(Path(store_of(store).place), older_than, keep_size)
     except (CannotPrune, OSError) as error:
         raise click.UsageError(f"{option}: {error}") from None
+
+
+def _pages(url: str | None, port: int | None) -> tuple[PageOrigin, int] | None:
+    from howdah.portal.page_origin import PageOrigin
+
+    if url is None and port is None:
+        return None
+    if url is None or port is None:
+        raise click.UsageError(
+            "--pages-url and --pages-port go together: where browsers find pages of jobs' tasks, and "
+            "where the reverse proxy does"
+        )
+    try:
+        return PageOrigin(url), port
+    except ValueError as error:
+        raise click.UsageError(f"--pages-url: {error}") from None
 
 
 def store_of(store: str) -> UserFolders:
@@ -215,6 +249,7 @@ async def _serve(
     address: tuple[str, int],
     prefix: str,
     team: Team,
+    pages: tuple[PageOrigin, int] | None,
     pruning: PruneSchedule | None,
     *,
     as_json: bool,
@@ -230,12 +265,16 @@ async def _serve(
         copies = Copies(store, folder)
     except InUse as error:
         raise click.UsageError(str(error)) from None
+    option = f"--listen {host}:{port}"
     try:
         sock = listening(host, (port, port) if port else None)
+        option, beside = f"--pages-port {pages and pages[1]}", None
+        if pages is not None:
+            beside = listening(host, (pages[1], pages[1]) if pages[1] else None)
     except OSError as error:
         copies.close()
         raise click.UsageError(
-            f"--listen {host}:{port} can't be used ({error.strerror or error}); give another one"
+            f"{option} can't be used ({error.strerror or error}); give another one"
         ) from None
     app = create_portal(
         Jobs(copies.base, folder, copies),
@@ -243,6 +282,7 @@ async def _serve(
         team=team,
         prefix=prefix,
         pruning=pruning,
+        origin=pages and pages[0],
     )
 
     def url(server: WebServer) -> str:
@@ -250,6 +290,8 @@ async def _serve(
         return f"http://{shown}:{server.port}{prefix}/"
 
     told = f"shows the jobs in {store.place} to whom the proxy names"
+    if pages is not None and beside is not None:
+        told += f", pages of their tasks at {pages[0].url} (port {beside.getsockname()[1]})"
     if any(network.is_loopback for network in team.proxies):
         told = (
             "note: a proxy on this machine is trusted, so every program of this machine can say who "
@@ -257,7 +299,7 @@ async def _serve(
         )
     removing = None if pruning is None else asyncio.ensure_future(pruning.run())
     try:
-        await show(app, sock, url, folder=store.place, told=told, as_json=as_json)
+        await show(app, sock, url, folder=store.place, told=told, as_json=as_json, pages=beside)
     finally:
         if removing is not None:
             removing.cancel()

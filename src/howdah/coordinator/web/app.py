@@ -44,7 +44,7 @@ from howdah.coordinator.web.stream import StatusChanges
 from howdah.wire import tickets
 from howdah.wire.status import JobView
 
-_TASK_PAGE = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
+TASK_PAGE: re.Pattern[str] = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
 """What a one-time link may go on to besides the job page: nothing that leads elsewhere."""
 
 
@@ -53,6 +53,10 @@ class JobApp(Starlette):
 
     gate: Gate
     watchers: stream.Watchers
+
+    def websockets(self) -> proxy.WebSockets:
+        """What the server gives connections to that ask for a websocket."""
+        return proxy.WebSockets(self.gate)
 
     def close_streams(self) -> None:
         """Say goodbye to everybody who follows the job; the server is about to end."""
@@ -162,7 +166,7 @@ def login(
     gate: Gate,
     request: Request,
     renew: str = "Run “howdah status” with the job's id",
-    onward: re.Pattern[str] = _TASK_PAGE,
+    onward: re.Pattern[str] = TASK_PAGE,
 ) -> Response:
     """Take a ticket, give a cookie. ``renew``: how to get another link; ``onward``: addresses that
     it may go on to.

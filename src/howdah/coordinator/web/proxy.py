@@ -343,12 +343,26 @@ _KEPT = ("connection", "upgrade")
 _BREAKS = frozenset("\r\n\0")
 
 
+class Handshake(msgspec.Struct, frozen=True):
+    """A request for a websocket that was let in, and where it goes."""
+
+    task: str
+    rest: str
+    """The path for the program, with its query, as of `target_path`."""
+    address: WebAddress
+    headers: list[tuple[bytes, bytes]]
+    """The browser's."""
+
+
 class WebSockets:
     """All open websockets of a server.
 
     Args:
         gate: lets requests in.
     """
+
+    withheld: frozenset[str] = frozenset()
+    """Headers of a program's answer that its browser does not get."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
@@ -403,18 +417,13 @@ class WebSockets:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = request.split(" ", 2)
         pairs = _pairs(lines)
-        # Those who may only look get none, for what goes through it is not seen and may change
-        # something: without the client's address nobody is a reader but who has a pass.
-        proof = await self._gate.admit(security.headers_of(pairs), method, stream=True)
-        if proof is security.Proof.READER:
-            raise security.Refusal(403, "who may only look at a job opens no websocket of it")
+        peername = writer.get_extra_info("peername")
+        client = str(peername[0]) if peername else ""
+        onward = await self._handshake(method, target, pairs, client)
         peer.proven()
-        task, rest, address = self._target(target)
-        path, _, query = rest.partition("?")
-        client = writer.get_extra_info("peername")
-        passed = upward_headers(
-            pairs, client=str(client[0]) if client else "", keep=_KEPT, secret=address.secret
-        )
+        task, address = onward.task, onward.address
+        path, _, query = onward.rest.partition("?")
+        passed = upward_headers(onward.headers, client=client, keep=_KEPT, secret=address.secret)
         try:
             far_reader, far_writer = await connect(address)
         except PageUnreachable as problem:
@@ -426,12 +435,28 @@ class WebSockets:
             far_writer.write(b"\r\n")
             host = security.headers_of(pairs).get("host", "")
             at = ProxyTarget(host, target.partition("?")[0])
-            writer.write(await _switched(far_reader, at=at, task=task, address=address))
+            writer.write(
+                await _switched(
+                    far_reader, at=at, task=task, address=address, withheld=self.withheld
+                )
+            )
             await _both_ways((reader, writer), (far_reader, far_writer))
         finally:
             far_writer.close()
 
-    def _target(self, target: str) -> tuple[str, str, WebAddress]:
+    async def _handshake(
+        self, method: str, target: str, headers: list[tuple[bytes, bytes]], client: str
+    ) -> Handshake:
+        """Let a request in.
+
+        Raises:
+            Refusal: it is not let in, or leads nowhere.
+        """
+        # Those who may only look get none, for what goes through it is not seen and may change
+        # something: without the client's address nobody is a reader but who has a pass.
+        proof = await self._gate.admit(security.headers_of(headers), method, stream=True)
+        if proof is security.Proof.READER:
+            raise security.Refusal(403, "who may only look at a job opens no websocket of it")
         path, mark, query = target.partition("?")
         root, _, below = path.lstrip("/").partition("/")
         name, slash, rest = below.partition("/")
@@ -439,7 +464,7 @@ class WebSockets:
         address = self._gate.source.web_targets().get(task)
         if root != "proxy" or address is None:
             raise security.Refusal(404, f"there is no websocket at {path[:200]!r}")
-        return task, slash + rest + mark + query, address
+        return Handshake(task, slash + rest + mark + query, address, headers)
 
 
 def _pairs(lines: Iterable[str]) -> list[tuple[bytes, bytes]]:
@@ -450,7 +475,12 @@ def _pairs(lines: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 async def _switched(
-    reader: asyncio.StreamReader, *, at: ProxyTarget, task: str, address: WebAddress
+    reader: asyncio.StreamReader,
+    *,
+    at: ProxyTarget,
+    task: str,
+    address: WebAddress,
+    withheld: frozenset[str],
 ) -> bytes:
     """The head of a program's answer to an upgrade, as the browser may have it.
 
@@ -472,6 +502,7 @@ async def _switched(
         refused = int(code) if code.isdecimal() and 400 <= int(code) < 600 else 502
         raise security.Refusal(refused, f"{task}'s {address.name} opens no websocket there")
     kept = downward_headers(_pairs(lines), at=at, task=task, address=address, keep=_KEPT)
+    kept = [pair for pair in kept if pair[0].decode("latin-1") not in withheld]
     answer = [b"HTTP/1.1 101 Switching Protocols", *(b": ".join(pair) for pair in kept)]
     return b"\r\n".join(answer) + b"\r\n\r\n"
 

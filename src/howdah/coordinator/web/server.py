@@ -67,7 +67,7 @@ class WebServer:
 
 async def serve(app: JobApp, sock: socket.socket) -> WebServer:
     """Serve the app (from `create_app`) on a listening socket, which the server closes."""
-    websockets = WebSockets(app.gate)
+    websockets = app.websockets()
     config = uvicorn.Config(
         app,
         http=_Protocol,
