@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot
@@ -53,9 +53,15 @@ def log_in(page: Page, portal: Portal) -> None:
     expect(page).to_have_title("Jobs · Howdah")  # the link's own page goes on by itself
 
 
-def cells(page: Page, label: str) -> list[str]:
+def row_of(page: Page, label: str) -> Locator:
+    """The cells of that row."""
     found = page.locator(".compared tbody tr").filter(has=page.get_by_role("rowheader", name=label))
-    return found.locator("td").all_inner_texts()
+    return found.locator("td")
+
+
+def cells(page: Page, label: str) -> list[str]:
+    """What they say now."""
+    return row_of(page, label).all_inner_texts()
 
 
 def test_runs_are_compared_from_the_list_without_javascript(
@@ -116,10 +122,10 @@ def test_what_cannot_be_compared_is_said(
     assert "choose from 2 to 8 jobs" in portal.get(f"/compare?job={one}&job={one}").error
     assert portal.get("/compare").status == 400
     assert "there is no job 'x'" in portal.get(f"/compare?job={one}&job=x").error
-    page.goto(portal.login_link())
+    log_in(page, portal)
     odd = "&job=".join([one, past.hostile.job_id, "torn-20261121-143503-k3f9", past.failed.job_id])
     page.goto(f"{portal.url}/compare?job={odd}")
-    assert cells(page, "State") == ["succeeded", "failed", "unreadable", "failed"]
+    expect(row_of(page, "State")).to_have_text(["succeeded", "failed", "unreadable", "failed"])
     expect(page.locator(".compared")).to_contain_text("of one of them it cannot be read")
     expect(page.get_by_role("figure", name="loss:")).to_be_visible()
     expect(page).to_have_title("Compare · Howdah")
@@ -148,7 +154,7 @@ def test_the_page_shows_what_differs_from_the_run_before(
 def test_chosen_jobs_stay_chosen_while_the_list_is_brought_up_to_date(
     page: Page, portal: Portal, runs: list[JobDirectory]
 ) -> None:
-    page.goto(portal.login_link())
+    log_in(page, portal)
     expect(row(page, "letters")).to_be_visible()
     page.wait_for_load_state()
     row(page, "letters").get_by_role("checkbox").check()
