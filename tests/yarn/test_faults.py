@@ -58,6 +58,7 @@ def test_a_killed_master_is_replaced_and_the_programs_never_notice(yarn: Yarn) -
     job.running()
     before = births(job)
     first = job.view()
+    measured = until(lambda: job.handle.metrics(), "measurements are on HDFS")
     for incarnation in (2, 3):
         seen = last_step(job, "worker:0")
         killed = job.kill_master()
@@ -73,6 +74,8 @@ def test_a_killed_master_is_replaced_and_the_programs_never_notice(yarn: Yarn) -
     final = job.wait()
     assert (final.outcome, final.restarts) == ("succeeded", 0)
     assert all(task.attempt == 1 for task in final.tasks)
+    found = job.handle.metrics()
+    assert found[: len(measured)] == measured, "the last coordinator has ended before it knew them"
 
 
 def test_a_killed_agent_costs_its_container_and_no_attempt(yarn: Yarn) -> None:

@@ -147,7 +147,9 @@ class Coordinator:
         self.driver.advanced.add(self._advanced)
         self.agents: Agents = Agents()
         self.stacks: StackRequests = StackRequests(self._state, self.agents.send)
-        self.metrics: Metrics = Metrics(sum(role.maximum for role in self.plan.roles))
+        self.metrics: Metrics = Metrics(
+            sum(role.maximum for role in self.plan.roles), self.incarnation
+        )
         self.heartbeats: HeartbeatMonitor = HeartbeatMonitor(
             self.plan,
             self._state,

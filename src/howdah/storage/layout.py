@@ -8,7 +8,7 @@
       coordinator.json                 CoordinatorAddress while one lives (0600)
       node.json, node.lock             the local backend's node daemon while one lives
       events-0001.jsonl                the journal: one line an event or record
-      metrics-0001.jsonl               samples, one line each
+      metrics-0001.jsonl               samples, one line each; 1001 on: the next coordinator's
       logs/<role>-<index>/<attempt>.log   (+ .idx: time and offset, for paging)
       logs/coordinator.log, logs/node.log
       stacks/<role>-<index>-<attempt>.txt

@@ -1,6 +1,7 @@
 """Measurements of a job's tasks over time: ``metrics-0001.jsonl``, …, one line a sample.
 
 They are evidence, not truth: nothing is synchronised to disk, a line a crash tore is skipped.
+Each coordinator of a job writes files of its own: the next one may not have its forerunner's at hand.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from howdah.core.messages import Task
 from howdah.wire.messages import Sample
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+SEGMENTS_EACH = 1000
+"""Numbers of files for each coordinator."""
 
 _SEGMENT = re.compile(r"metrics-(\d{4,})\.jsonl")
 
@@ -33,9 +36,15 @@ _decoder = msgspec.json.Decoder(TaskSample)
 
 
 def append(
-    folder: Path, samples: Iterable[TaskSample], *, segment_bytes: int = SEGMENT_BYTES
+    folder: Path,
+    samples: Iterable[TaskSample],
+    *,
+    incarnation: int = 1,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> None:
     """Add samples to the job directory ``folder``. Many at a time is cheapest; one writer only.
+
+    ``incarnation``: the coordinator's that adds them.
 
     Raises:
         OSError: they can't be written.
@@ -43,7 +52,8 @@ def append(
     lines = _encoder.encode_lines(samples)
     if not lines:
         return
-    number = max(map(_number, _segments(folder)), default=1)
+    first = (incarnation - 1) * SEGMENTS_EACH + 1
+    number = max([first, *map(_number, _segments(folder))])
     while True:
         path = folder / f"metrics-{number:04}.jsonl"
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)

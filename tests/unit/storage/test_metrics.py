@@ -38,6 +38,20 @@ def test_files_rotate_by_size_and_read_as_one(tmp_path: Path) -> None:
     assert [item.sample.time for item in read(tmp_path)] == [float(n) for n in range(50)]
 
 
+def test_coordinators_without_their_forerunners_files_replace_none_of_them(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in (1, 2)]
+    for number, folder in enumerate(folders, 1):
+        folder.mkdir()
+        for half in (0.0, 0.5):
+            append(
+                folder, [sample("worker:0", number + half)], incarnation=number, segment_bytes=50
+            )
+    for folder in folders:
+        for path in folder.iterdir():
+            path.replace(tmp_path / path.name)
+    assert [item.sample.time for item in read(tmp_path)] == [1.0, 1.5, 2.0, 2.5]
+
+
 def test_a_line_torn_by_a_crash_costs_itself_only(tmp_path: Path) -> None:
     append(tmp_path, [sample("worker:0", 1.0)])
     path = tmp_path / "metrics-0001.jsonl"

@@ -147,7 +147,8 @@ class Metrics:
     merged meanwhile, the newest value of a name winning.
     """
 
-    def __init__(self, tasks: int) -> None:
+    def __init__(self, tasks: int, incarnation: int = 1) -> None:
+        self._incarnation = incarnation
         self._interval_s = tasks / RATE
         self._held = max(30, min(HELD_EACH, HELD // max(tasks, 1)))
         self._series: dict[Task, _Series] = {}
@@ -201,7 +202,9 @@ class Metrics:
         """Store what has not been stored. Without room for it the job goes on."""
         if samples := self.unstored():
             try:
-                await asyncio.to_thread(stored_metrics.append, folder, samples)
+                await asyncio.to_thread(
+                    stored_metrics.append, folder, samples, incarnation=self._incarnation
+                )
             except OSError as error:
                 log.warning("%d measurements are lost: %s", len(samples), error)
 
