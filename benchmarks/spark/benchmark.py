@@ -21,7 +21,7 @@ import msgspec
 
 from benchmarks.results import Goal, Measure, Of, measure, progress
 from benchmarks.spark import peers
-from benchmarks.spark.programs import Figure, Order
+from benchmarks.spark.programs import PARTITION_ROWS, Figure, Order
 from benchmarks.spark.shapes import FACTS, Shape
 from tests.spark.programs import Program
 from tests.spark.servers import Standalone
@@ -29,7 +29,7 @@ from tests.spark.versions import Version, environment
 
 _PEER = "TensorFlowOnSpark 2.2.5"
 _ALL = tuple(shape.value for shape in Shape)
-_AS_FAST = Goal(Of.RATIO, 0.85, at_least=True)
+_AS_FAST = Goal(Of.RATIO, 0.92, at_least=True)
 _TIMES = {Shape.NARROW: 350.0, Shape.PIXELS: 70.0, Shape.FLOATS: 40.0}
 """How often our first epoch should be as fast as the peer's."""
 
@@ -42,6 +42,8 @@ class Settings(msgspec.Struct, frozen=True):
     partitions: tuple[int, ...] = (2, 200)
     peer: bool = True
     train: bool = True
+    eight: bool = True
+    """Eight ranks on one machine, too."""
     quick: bool = False
     rows: int = 0
     """For the floor and ours, instead of each shape's own."""
@@ -49,7 +51,7 @@ class Settings(msgspec.Struct, frozen=True):
     """For each of the two drivers."""
 
 
-QUICK = Settings(runs=3, quick=True, limit_s=240.0)
+QUICK = Settings(runs=3, quick=True, limit_s=400.0)
 
 
 def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
@@ -78,6 +80,12 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
                 found, failed = _run(consumer, cluster, folder, env, settings)
                 figures += found
                 left_out += failed
+        if settings.eight:
+            progress("measure eight ranks on one machine")
+            with Standalone(folder / "eight", version, workers=1, cores=16, env=env) as cluster:
+                found, failed = _run("eight", cluster, folder, env, settings)
+                figures += found
+                left_out += failed
     return _measures(figures, settings), left_out
 
 
@@ -99,6 +107,7 @@ def _run(
     )
     conf = {
         **cluster.settings(),
+        "spark.cores.max": str(cluster.cores),
         "spark.executor.memory": "1200m",
         # Tests save warm-up time here; a benchmark wants the optimising compiler.
         "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:-UsePerfData",
@@ -156,7 +165,7 @@ def _measures(figures: Sequence[Figure], settings: Settings) -> list[Measure]:
             if peer in found:
                 add(first, "rows/s", first, peer, _PEER, times)
             later = f"later epochs: {what}"
-            add(later, "rows/s", later, floor, "floor", Goal(Of.RATIO, 10, at_least=True))
+            add(later, "rows/s", later, floor, "floor", Goal(Of.RATIO, 15, at_least=True))
             add(
                 f"memory: {what}",
                 "MB",
@@ -171,7 +180,7 @@ def _measures(figures: Sequence[Figure], settings: Settings) -> list[Measure]:
         "inference",
         "inference floor",
         "floor",
-        Goal(Of.RATIO, 0.4, at_least=True),
+        Goal(Of.RATIO, 0.75, at_least=True),
     )
     add("inference: 784 floats", "rows/s", "inference", "peer inference", _PEER, None)
     within = Goal(Of.OURS, 1.0)
@@ -184,8 +193,15 @@ def _measures(figures: Sequence[Figure], settings: Settings) -> list[Measure]:
     add("error in the function known", "s", "error", "peer error", _PEER, within)
     for kind in ("keras", "torch"):
         held = f"{kind}: in memory"
-        enough = Goal(Of.RATIO, 0.95, at_least=True)
+        enough = Goal(Of.RATIO, 0.98, at_least=True)
         add(f"{kind} by feed, cached", "steps/s", f"{kind}: by feed", held, "numpy", enough)
         first = f"{kind}: by feed, first epoch"
         add(first, "steps/s", first, held, "numpy", None)
+    step = Goal(Of.OURS, 0.05)
+    add("tf_dataset, cached, without a model", "ms/step", "tf_dataset: by feed", "tf_dataset: in memory", "tf.data", step)  # fmt: skip
+    small, large = (f"{rows} rows" for rows in PARTITION_ROWS.values())
+    name = f"memory: {large} a partition, beside {small}"
+    add(name, "MB", "large partitions", "small partitions", small, Goal(Of.RATIO, 1.1))
+    eight = "eight ranks: first epoch"
+    add("first epoch: 784 floats, eight ranks", "rows/s", eight, "eight ranks: floor", "floor", _AS_FAST)  # fmt: skip
     return made

@@ -56,12 +56,12 @@ def fail(args: Any, ctx: Any) -> None:
         raise RuntimeError(f"raised at {time.time()}")
 
 
-def start(spark: Any, function: Any, args: dict[str, str]) -> tuple[Any, float]:
-    """A cluster of two, and the seconds until it was there."""
+def start(spark: Any, function: Any, args: dict[str, str], workers: int = 2) -> tuple[Any, float]:
+    """A cluster, and the seconds until it was there."""
     from howdah.spark import Cluster
 
     begin = time.perf_counter()
-    cluster = Cluster.start(spark, function, args, workers=2, on_log=None)
+    cluster = Cluster.start(spark, function, args, workers=workers, on_log=None)
     return cluster, time.perf_counter() - begin
 
 

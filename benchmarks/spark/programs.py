@@ -24,6 +24,8 @@ _WARM_UPS = 2
 """Not counted: Python workers import what they need, JVMs compile."""
 _EPOCHS = 4
 """With a cache: the first one and later ones."""
+PARTITION_ROWS = {"small": 30_000, "large": 240_000}
+"""Rows of pixels in one partition, for what memory depends on."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +80,7 @@ def main() -> None:
     notes = Notes(Path(order.figures))
     spark = session()
     try:
-        {"ours": _ours, "peer": _peer}[sys.argv[1]](spark, order, notes)
+        {"ours": _ours, "eight": _eight, "peer": _peer}[sys.argv[1]](spark, order, notes)
     finally:
         spark.stop()
 
@@ -106,10 +108,41 @@ def _ours(spark: Any, order: Order, notes: Notes) -> None:
                 with notes.attempt("error"):
                     notes.add("error", ours.error_known_s(spark, made))
             made.unpersist(blocking=True)
+    if Shape.PIXELS.value in order.shapes:
+        with notes.attempt("memory over partition size"):
+            _partition_sizes(spark, notes)
     if order.train:
         for kind in ("keras", "torch"):
             with notes.attempt(f"training with {kind}"):
                 _training(spark, kind, notes, quick=order.quick)
+        with notes.attempt("tf.data without a model"):
+            for one in _trained(spark, training.steps, quick=order.quick):
+                notes.add("tf_dataset: in memory", one["memory"])
+                notes.add("tf_dataset: by feed", one["feed"])
+
+
+def _eight(spark: Any, order: Order, notes: Notes) -> None:
+    """Eight ranks on one machine, fed by eight slots of the same executor."""
+    shape, partitions, ranks = Shape.FLOATS, 8, 8
+    rows = FACTS[shape].quick_rows if order.quick else FACTS[shape].rows
+    made = frame(spark, shape, rows, partitions)
+    total = expected(made, shape)
+    for _ in range(_WARM_UPS):
+        floor.run(made)
+    cluster, _ = ours.start(spark, ours.consume, {"shape": shape.value}, ranks)
+    try:
+        for number in range(order.runs + 1):
+            seconds, words = floor.run(made)
+            assert words == total, f"the floor summed {words}, Spark {total}"
+            begin = time.perf_counter()
+            report = cluster.train(made, align="none")
+            spent = time.perf_counter() - begin
+            assert report.rows == rows, f"{report.rows} of {rows} rows"
+            if number:  # the first one warms up
+                notes.add("eight ranks: floor", rows / seconds)
+                notes.add("eight ranks: first epoch", rows / spent)
+    finally:
+        ours.end(cluster)
 
 
 def _feed(
@@ -155,6 +188,21 @@ def _feed(
     notes.add(f"memory: {suffix}", peak)
 
 
+def _partition_sizes(spark: Any, notes: Notes) -> None:
+    """The most memory of a trainer, with nothing cached, by what a partition has."""
+    for name, rows in PARTITION_ROWS.items():
+        made = frame(spark, Shape.PIXELS, rows * 2, 2)
+        cluster, _ = ours.start(spark, ours.consume, {"shape": Shape.PIXELS.value})
+        try:
+            cluster.train(made, align="none")
+        finally:
+            values, _ = ours.end(cluster)
+        made.unpersist(blocking=True)
+        seen = [one for ranks in ours.passes(values).values() for one in ranks]
+        assert sum(one.rows for one in seen) == rows * 2
+        notes.add(f"{name} partitions", max(one.peak_mb for one in seen))
+
+
 def _inference(spark: Any, made: Any, rows: int, notes: Notes, runs: int) -> None:
     cluster, _ = ours.start(spark, ours.answer, {"shape": Shape.FLOATS.value})
     try:
@@ -173,22 +221,23 @@ def _inference(spark: Any, made: Any, rows: int, notes: Notes, runs: int) -> Non
 
 
 def _training(spark: Any, kind: str, notes: Notes, *, quick: bool) -> None:
-    made = training.rows(spark, 8_000 if quick else 40_000)
-    from howdah.spark import Cluster
-
-    cluster = Cluster.start(
-        spark, training.FUNCTIONS[kind], {"rows": made.count()}, workers=2, on_log=None
-    )
-    try:
-        cluster.train(made, epochs=training.EPOCHS, cache=True)
-    finally:
-        values, _ = ours.end(cluster)
-    for one in values.values():
+    for one in _trained(spark, training.FUNCTIONS[kind], quick=quick):
         notes.add(f"{kind}: in memory", one["memory"])
         # Later epochs come from the cache; the first has Spark's work in it.
         notes.add(f"{kind}: by feed", one["feed"])
         notes.add(f"{kind}: by feed, first epoch", one["first"])
+
+
+def _trained(spark: Any, function: Any, *, quick: bool) -> list[dict[str, float]]:
+    """What the function found in each rank."""
+    made = training.rows(spark, 8_000 if quick else 40_000)
+    cluster, _ = ours.start(spark, function, {"rows": made.count()})
+    try:
+        cluster.train(made, epochs=training.EPOCHS, cache=True)
+    finally:
+        values, _ = ours.end(cluster)
     made.unpersist(blocking=True)
+    return [*values.values()]
 
 
 # -- TensorFlowOnSpark ------------------------------------------------------------------------------

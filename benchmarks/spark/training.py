@@ -111,6 +111,22 @@ def torch(args: Any, ctx: Any) -> dict[str, float]:
     return _found(by_feed, [epoch(held()) for _ in range(EPOCHS)])
 
 
+def steps(args: Any, ctx: Any) -> dict[str, float]:
+    """Training function: milliseconds a step of a dataset takes when nothing is trained, by feed and in memory."""
+    import tensorflow as tf
+
+    def epoch(data: Any) -> float:
+        begin = time.perf_counter()
+        count = sum(1 for _ in data)
+        return 1e3 * (time.perf_counter() - begin) / count
+
+    fed = ctx.feed("train").tf_dataset(_BATCH, columns="features", label="label", drop_last=True)
+    by_feed = [epoch(fed) for _ in range(EPOCHS)]
+    held = tf.data.Dataset.from_tensor_slices(_memory(args["rows"] // 2)).batch(_BATCH)
+    in_memory = [epoch(held) for _ in range(EPOCHS)]
+    return {"feed": float(np.median(by_feed[1:])), "memory": float(np.median(in_memory[1:]))}
+
+
 def _found(fed: list[tuple[int, float]], held: list[tuple[int, float]]) -> dict[str, float]:
     assert fed[0][0] > 0, "no batches came"
     return {

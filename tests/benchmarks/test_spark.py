@@ -32,7 +32,14 @@ def test_all_consumers_have_the_same_checksum_and_every_byte_counts(shape: Shape
 @pytest.mark.timeout(240)
 def test_one_shape_is_measured_beside_the_floor() -> None:
     settings = msgspec.structs.replace(
-        QUICK, runs=1, shapes=("10 floats",), partitions=(2,), rows=20_000, peer=False, train=False
+        QUICK,
+        runs=1,
+        shapes=("10 floats",),
+        partitions=(2,),
+        rows=20_000,
+        peer=False,
+        train=False,
+        eight=False,
     )
     measures, left_out = benchmark(settings)
     assert not left_out

@@ -168,8 +168,13 @@ class Standalone:
                         found.append(process)
         return found
 
+    @property
+    def cores(self) -> int:
+        """Of all workers."""
+        return len(self.workers) * self._cores
+
     def settings(self) -> dict[str, str]:
-        """Settings of a session on it."""
+        """Settings of a session on it, which takes one core of each worker."""
         cores = {"spark.cores.max": str(len(self.workers))}
         return {**settings(self.folder, self.version), "spark.master": self.url, **cores}
 
