@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from howdah.backends.gpus import DeviceLocks, nvml_devices
-from tests.cli.howdah import Run, howdah, start, until
+from tests.cli.howdah import Run, howdah, newest, start, until
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -62,6 +63,30 @@ import jax
 devices = jax.devices()
 x = jax.numpy.ones((2048, 2048))
 print("jax", devices[0].platform, len(devices), float((x @ x)[0, 0]), flush=True)
+"""
+
+TRIAL = """
+import os
+
+import torch
+from howdah import task
+
+share = float(os.environ["share"])
+held = torch.full((int(share * 1024),), share, device="cuda")
+task.report(summed=float(held.sum()))
+"""
+
+UNTIL = """
+import os
+import time
+
+import torch
+
+held = torch.ones(1 << 20, device="cuda")
+print("holds", flush=True)
+while not os.path.exists(os.environ["GATE"]):
+    time.sleep(0.05)
+print("still", float((held + 1).sum()), flush=True)
 """
 
 HOLDS = """
@@ -159,6 +184,39 @@ def test_a_second_job_waits_for_the_first_ones_device(job: Callable[..., str]) -
     ends(first, code=130)
     ends(second)
     assert "jax gpu" in second.text
+
+
+def test_a_new_coordinator_leaves_the_devices_with_the_job(
+    job: Callable[..., str], tmp_path: Path
+) -> None:
+    count = len(nvml_devices())
+    roles = {"worker": {"instances": 1, "gpus": count}}
+    gate = tmp_path / "gate"
+    first = start("run", job("first", UNTIL, roles=roles, env={"GATE": str(gate)}))
+    first.until_line("holds")
+    directory = newest()
+    os.kill(until(directory.coordinator, "a coordinator").pid, signal.SIGKILL)
+    until(
+        lambda: (now := directory.coordinator()) and now.incarnation == 2, "the second coordinator"
+    )
+    second = start("run", job("second", JAX, roles=roles))
+    second.until_line(f"GPUs asked for: {count}, free: 0 of {count}")
+    gate.touch()
+    ends(first)
+    assert f"still {2 << 20:.1f}" in first.text
+    assert first.text.count("holds") == 1, "the program has gone on, and was not begun again"
+    ends(second)
+    assert "jax gpu" in second.text
+
+
+def test_a_sweep_of_more_trials_than_devices(job: Callable[..., str]) -> None:
+    count = len(nvml_devices())
+    path = job("sweep", TRIAL, roles={"worker": {"instances": 1, "gpus": count}})
+    run = ends(start("sweep", path, "--set", "share=1,2,3", "--at-once", "3"))
+    trials = [line for line in run.out if "succeeded" in line]
+    assert len(trials) == 3, run.text
+    summed = [f"{1024 * share * share:.0f}" for share in (1, 2, 3)]
+    assert all(any(each in line.split() for line in trials) for each in summed), run.text
 
 
 def test_a_killed_program_leaves_no_memory_and_no_lock(job: Callable[..., str]) -> None:
