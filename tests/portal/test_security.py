@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import shutil
 import signal
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
@@ -88,6 +90,7 @@ class Shown(NamedTuple):
     job: JobDirectory
     run: Run
     goal: Path
+    portal_run: Run
 
     @property
     def host(self) -> str:
@@ -173,7 +176,7 @@ def shown(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show
     said = json.loads(portal.until_line('"address"'))
     port = urlsplit(said["address"]).port
     assert port is not None
-    shown = Shown(port, said["pages_port"], job, run, goal)
+    shown = Shown(port, said["pages_port"], job, run, goal, portal)
     root = f"/jobs/{job.job_id}"
 
     def linked() -> bool:
@@ -379,10 +382,54 @@ def test_all_passes_end_with_the_job(shown: Shown) -> None:
     assert shown.run.end() == 0
     assert "has ended" in shown.page(MINE, cookie).error
     late = shown.page(link, "").cookie
-    assert "has ended" in shown.page(MINE, late).error
+    for page in (MINE, BOARD):
+        assert shown.page(page, late).status == 404
 
     def refused() -> bool:
         answer = shown.portal("vera", f"/jobs/{shown.job.job_id}{MINE}")
         return answer.status == 404 and "tensorboard --logdir" in answer.error
 
     until(refused, "the portal leads there no more")
+
+
+def test_tensorboard_of_an_ended_job_runs_as_its_owner_for_those_who_see_the_job(
+    shown: Shown,
+) -> None:
+    """Somebody has a team's portal read summaries that lead to what they could not read. TensorBoard
+    reads them as the job's owner, answers those who see the job, and ends with the portal.
+
+    Needs the job to have ended.
+    """
+    from tensorboard.summary import Writer
+
+    shown.goal.touch()
+    gone(shown.job)
+    folder = shown.job.path / "tensorboard" / "worker-0"
+    folder.mkdir(parents=True)
+    with contextlib.closing(Writer(os.fspath(folder))) as writer:
+        writer.add_scalar("loss", 0.5, 1)
+    cookie = until(lambda: board_cookie(shown, "vera"), "the portal leads to the summaries")
+    (link,) = shown.portal("vera", f"/jobs/{shown.job.job_id}/api/v1/job").json()["links"]
+    assert link == {"name": "TensorBoard", "href": BOARD[1:]}
+    own = {"Origin": f"http://{shown.host}"}
+    assert shown.page(f"{BOARD}data/runs", cookie).json() == ["worker-0"]
+    (process,) = psutil.Process(shown.portal_run.process.pid).children()
+    assert process.uids().real == shown.job.path.stat().st_uid
+    asked = shown.page(f"{BOARD}data/plugin/timeseries/timeSeries", cookie, "POST", **own)
+    assert asked.status not in (403, 404)
+    assert shown.page(BOARD, cookie, "PUT", **own).status == 404
+    assert shown.page(BOARD, cookie, "POST").status == 403
+    assert shown.page(MINE, cookie).status == 404
+    assert board_cookie(shown, "sam") == ""
+    port = next(each.laddr.port for each in process.net_connections() if each.status == "LISTEN")
+    assert shown.ask(port, f"{BOARD}data/runs").status == 403
+    shown.portal_run.signal(signal.SIGINT)
+    shown.portal_run.end()
+    psutil.wait_procs([process], 20)
+    assert not process.is_running()
+
+
+def board_cookie(shown: Shown, user: str) -> str:
+    """Empty where the portal leads to none."""
+    answer = shown.portal(user, f"/jobs/{shown.job.job_id}{BOARD}")
+    return shown.let_in(user, BOARD) if answer.status == 303 else ""

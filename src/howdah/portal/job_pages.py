@@ -49,10 +49,12 @@ from howdah.portal.documents import SinceBefore
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import Way
 from howdah.portal.page_origin import PageOrigin
+from howdah.portal.past_boards import TASK, PastBoards
 from howdah.portal.past_job import PastJob
 from howdah.portal.rows import Row
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
+from howdah.wire.status import WebLink
 
 HELD = 8
 """Past jobs kept in memory."""
@@ -69,6 +71,7 @@ BYE = b"\n\nevent: bye\ndata: {}\n\n"
 """For a page whose coordinator has ended, or died: it asks again, and is answered by what is there then."""
 
 
+_BOARD = WebLink(name="TensorBoard", href=f"proxy/{TASK}/")
 _JOB = re.compile(r"/jobs/[^/]+")
 
 
@@ -101,6 +104,8 @@ class JobPages:
         self._gate = gate
         self._team = team
         self._origin = origin
+        self.boards: PastBoards | None = None if origin is None else PastBoards()
+        """What shows summaries of jobs that have ended."""
         self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
@@ -133,7 +138,8 @@ class JobPages:
         if reader is not None:
             send = await self._shared(directory, path, reader, scope, send)
             if path.startswith(PROXY_ROOT):
-                await self._on_to_task_page(row, path, reader)(scope, receive, send)
+                onward = await self._on_to_task_page(directory, row, path, reader)
+                await onward(scope, receive, send)
                 return
         if not path:
             # Relative links in the page need the slash.
@@ -341,7 +347,9 @@ class JobPages:
             )
         return notice("Opening the page", "One moment.", to=page)
 
-    def _on_to_task_page(self, row: Row, path: str, reader: Reader) -> Response:
+    async def _on_to_task_page(
+        self, directory: JobDirectory, row: Row, path: str, reader: Reader
+    ) -> Response:
         """On to the host of the job's own pages, with what lets the reader in there."""
         if self._origin is None:
             raise Refusal(
@@ -355,7 +363,8 @@ class JobPages:
         page = TASK_PAGE.match(path.removeprefix("/").rstrip("/") + "/")
         if page is None:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}")
-        if row.ended:
+        is_board = page[0] == _BOARD.href and self.boards is not None
+        if row.ended and not (is_board and await self._has_board(directory)):
             raise Refusal(
                 404,
                 f"{row.job_id} has ended, and the pages of its tasks with it. The summaries of its "
@@ -363,6 +372,9 @@ class JobPages:
                 "tensorboard --logdir JOB_DIRECTORY/tensorboard",
             )
         return RedirectResponse(self._origin.link(row.job_id, reader, page[0]), 303)
+
+    async def _has_board(self, directory: JobDirectory) -> bool:
+        return self.boards is not None and await asyncio.to_thread(self.boards.has, directory)
 
     async def port(self, directory: JobDirectory) -> int | None:
         """A port of this machine that leads to the job's own page; None without a coordinator."""
@@ -428,7 +440,8 @@ class JobPages:
     async def _read(self, directory: JobDirectory) -> _Served:
         try:
             view = None if await asyncio.to_thread(directory.final) else await look(directory)
-            source = await asyncio.to_thread(PastJob, directory, view)
+            links = (_BOARD,) if view is None and await self._has_board(directory) else ()
+            source = await asyncio.to_thread(PastJob, directory, view, links)
         except (StorageError, JournalError, OSError, ValueError) as problem:
             raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
         gate = Gate(source, (), self._gate.clock)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import JournalError
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
-from howdah.wire.status import JobView
+from howdah.wire.status import JobView, WebLink
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -45,13 +45,19 @@ class PastJob:
     Args:
         directory: the job's.
         view: the status document where it is known better than the directory tells it.
+        links: pages that there are of it all the same.
 
     Raises:
         StorageError: the job cannot be read.
         JournalError: the same.
     """
 
-    def __init__(self, directory: JobDirectory, view: JobView | None = None) -> None:
+    def __init__(
+        self,
+        directory: JobDirectory,
+        view: JobView | None = None,
+        links: tuple[WebLink, ...] = (),
+    ) -> None:
         self.directory = directory
         self._remote = None
         try:
@@ -64,7 +70,7 @@ class PastJob:
             log.info("%s: not all of it could be brought here: %s", directory.job_id, error)
         # Pages of its tasks ended with them.
         self._view = msgspec.structs.replace(
-            view or offline_job.view(directory), links=(), page=None
+            view or offline_job.view(directory), links=links, page=None
         )
         self._job = directory.job()
         try:

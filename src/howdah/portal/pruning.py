@@ -10,18 +10,17 @@ import asyncio
 import contextlib
 import logging
 import os
-import pwd
 import signal
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from howdah.packing.archives import quantity
+from howdah.portal.as_owner import as_owner, may_be
 from howdah.portal.copies import JOB_ID
 from howdah.storage.local_copy import account
 
@@ -34,7 +33,6 @@ ROUNDS = 30
 """That are shown."""
 _ANSWER_BYTES = 4 * 1024 * 1024
 _TEXT_MAX = 500
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOWDAH_SITE", "HADOOP_CONF_DIR", "JAVA_HOME")
 
 
 class CannotPrune(Exception):
@@ -96,13 +94,12 @@ class PruneSchedule:
         self._limits = [word for name, text in limits.items() if text for word in (name, text)]
         self.rounds: deque[Round] = deque(maxlen=ROUNDS)
         """Newest first."""
-        if os.geteuid() != 0:
-            for user, uid, _ in self._owners():
-                if uid != os.geteuid():
-                    raise CannotPrune(
-                        f"the jobs in {folder / user} are {account(uid)}'s, and only root can remove "
-                        "them in their name: run the portal as root, or let each user run howdah prune"
-                    )
+        for user, uid, _ in self._owners():
+            if not may_be(uid):
+                raise CannotPrune(
+                    f"the jobs in {folder / user} are {account(uid)}'s, and only root can remove "
+                    "them in their name: run the portal as root, or let each user run howdah prune"
+                )
 
     async def run(self) -> None:
         """Prune until cancelled."""
@@ -196,21 +193,12 @@ async def _as_user(
         OSError: they may not run it.
         TimeoutError: it did not end.
     """
-    home = "/nonexistent"
-    with contextlib.suppress(KeyError):
-        found = pwd.getpwuid(uid)
-        home, gid = found.pw_dir, found.pw_gid
-    env = {key: os.environ[key] for key in _PASSED_ON if key in os.environ}
-    env |= {"HOME": home, "USER": name, "LOGNAME": name}
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        cwd="/",
-        env=env,
-        start_new_session=True,
-        **({} if os.geteuid() != 0 else _identity(name, uid, gid)),
+        **as_owner(name, uid, gid),
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -223,11 +211,6 @@ async def _as_user(
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         raise
-
-
-def _identity(name: str, uid: int, gid: int) -> dict[str, Any]:
-    """What makes a program theirs."""
-    return {"user": uid, "group": gid, "extra_groups": os.getgrouplist(name, gid)}
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:

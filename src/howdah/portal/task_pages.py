@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -37,12 +38,12 @@ from howdah.coordinator.web.security import (
     headers_of,
     is_same_origin,
 )
-from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.portal.access_control import Reader, Team
 from howdah.portal.job_pages import JobPages
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import coordinator_at
 from howdah.portal.page_origin import PageOrigin
+from howdah.portal.past_boards import TASK
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
@@ -54,9 +55,19 @@ _UP = frozenset(
     b"sec-websocket-version transfer-encoding upgrade user-agent x-requested-with x-xsrftoken".split()
 )
 _WITHHELD = frozenset({"set-cookie", "alt-svc", "strict-transport-security"})
-_PATH = re.compile(rf"{PROXY_ROOT}([A-Za-z0-9_.-]+)(?::|%3[Aa])\d+(?:/.*)?", re.ASCII)
+_PATH = re.compile(rf"{PROXY_ROOT}([A-Za-z0-9_.-]+(?::|%3[Aa])\d+)(/.*)?", re.ASCII)
 """A page of a task as it is sent: nothing else of the job is asked for here."""
+_LOOKING = ("GET", "HEAD", "POST")
+ENDED = "{} has ended, and this page with it"
 AGAIN = "open the page from the job's own page in the portal"
+
+
+class Onward(NamedTuple):
+    """Where a request goes, as of `proxy.forward`."""
+
+    task: str
+    rest: str
+    address: WebAddress
 
 
 class TaskPagesGate(Gate):
@@ -119,15 +130,18 @@ class TaskPages(JobApp):
         self._jobs = jobs
         self._pages = pages
         self._origin = origin
+        self._boards = pages.boards
 
     def websockets(self) -> proxy.WebSockets:
         """Those of pages that are let in here."""
-        return _WebSockets(self._gate, self.coordinator)
+        return _WebSockets(self._gate, self.way)
 
     def close_streams(self) -> None:
-        """None are its own."""
+        """End what it has started."""
+        if self._boards is not None:
+            self._boards.close()
 
-    async def coordinator(self, job_id: str, reader: Reader, method: str, path: str) -> WebAddress:
+    async def way(self, job_id: str, reader: Reader, method: str, path: str) -> Onward:
         """Where to pass a request on, and with what proof.
 
         Args:
@@ -142,6 +156,7 @@ class TaskPages(JobApp):
         page = _PATH.fullmatch(path)
         if page is None:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}; {AGAIN}")
+        task = unquote(page[1])
         try:
             found = await self._jobs.find(job_id, reader)
         except NotYours as problem:
@@ -150,7 +165,11 @@ class TaskPages(JobApp):
             raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
         directory, row = found
         if row.ended:
-            raise self._ended(job_id)
+            self._pages.hang_up(job_id)
+            if task == str(TASK) and self._boards is not None and method in _LOOKING:
+                address = await self._boards.address(directory)
+                return Onward(task, page[2] or "/", address)
+            raise Refusal(404, ENDED.format(job_id))
         way = await self._pages.way(directory)
         try:
             port = await self._pages.port(directory) if way.leads else None
@@ -159,7 +178,7 @@ class TaskPages(JobApp):
                 raise Refusal(503, told)
             token = await asyncio.to_thread(directory.token)
             if reader.name == row.user or (
-                method == "POST" and page[1] == TENSORBOARD and await _has_board(directory)
+                method == "POST" and task == str(TASK) and await _has_board(directory)
             ):
                 # TensorBoard asks for points with POST, and changes nothing.
                 secret = token
@@ -169,13 +188,13 @@ class TaskPages(JobApp):
             raise Refusal(
                 502, f"the coordinator of {job_id} does not answer: {problem}"
             ) from problem
-        return coordinator_at(port, secret)
+        return Onward(job_id, path, coordinator_at(port, secret))
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client") or ("",)
         job_id, reader = self._gate.reader(headers_of(scope["headers"]), client[0])
         path = scope["raw_path"].decode("latin-1")
-        address = await self.coordinator(job_id, reader, scope["method"], path)
+        onward = await self.way(job_id, reader, scope["method"], path)
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -190,17 +209,19 @@ class TaskPages(JobApp):
 
         passed = {**scope, "client": None, "headers": _upward(scope["headers"])}
         try:
-            await proxy.forward(passed, receive, marked, task=job_id, rest=path, address=address)
+            await proxy.forward(
+                passed,
+                receive,
+                marked,
+                task=onward.task,
+                rest=onward.rest,
+                address=onward.address,
+            )
         except PageUnreachable as problem:
-            if (await self._jobs.look(JobDirectory(self._jobs.base / job_id))).ended:
-                raise self._ended(job_id) from problem
-            raise Refusal(
-                502, f"the coordinator of {job_id} does not answer: {problem}"
-            ) from problem
-
-    def _ended(self, job_id: str) -> Refusal:
-        self._pages.hang_up(job_id)
-        return Refusal(404, f"{job_id} has ended, and the pages of its tasks with it")
+            directory = JobDirectory(self._jobs.base / job_id)
+            if onward.task == job_id and (await self._jobs.look(directory)).ended:
+                raise Refusal(404, ENDED.format(job_id)) from problem
+            raise Refusal(502, f"the page of {job_id} does not answer: {problem}") from problem
 
     async def _signed_in(self, request: Request) -> Response:
         """Take a ticket, give a cookie; the page goes on by itself, as `howdah.coordinator.web.app.login`."""
@@ -239,10 +260,10 @@ class _WebSockets(proxy.WebSockets):
 
     withheld = _WITHHELD
 
-    def __init__(self, gate: TaskPagesGate, coordinator: Callable[..., Any]) -> None:
+    def __init__(self, gate: TaskPagesGate, way: Callable[..., Awaitable[Onward]]) -> None:
         super().__init__(gate)
         self._let_in = gate
-        self._coordinator = coordinator
+        self._way = way
 
     async def _handshake(
         self, method: str, target: str, headers: list[tuple[bytes, bytes]], client: str
@@ -250,8 +271,11 @@ class _WebSockets(proxy.WebSockets):
         named = headers_of(headers)
         await self._let_in.admit(named, method, stream=True, client=client)
         job_id, reader = self._let_in.reader(named, client)
-        address = await self._coordinator(job_id, reader, method, target.partition("?")[0])
-        return proxy.Handshake(job_id, target, address, _upward(headers))
+        path, mark, query = target.partition("?")
+        onward = await self._way(job_id, reader, method, path)
+        return proxy.Handshake(
+            onward.task, onward.rest + mark + query, onward.address, _upward(headers)
+        )
 
 
 def _upward(headers: RawHeaders) -> list[tuple[bytes, bytes]]:

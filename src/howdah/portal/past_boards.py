@@ -1,0 +1,233 @@
+"""TensorBoard of jobs that have ended: started when somebody looks, and stopped when nobody does any more.
+
+It runs as the job's owner, who may put anything into the folder of summaries: so it reads what they can
+read. Where the kernel runs out of memory, it ends before the portal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import signal
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from howdah.client.following.tunnel import LOCAL
+from howdah.coordinator.clients.task_pages import prefix_of
+from howdah.coordinator.web.security import Refusal
+from howdah.core.messages import Task
+from howdah.frameworks.programs import HELPERS
+from howdah.frameworks.sidecars import TENSORBOARD
+from howdah.portal.as_owner import as_owner, may_be
+from howdah.storage import layout
+from howdah.storage.jobdir import JobDirectory, StorageError
+from howdah.storage.local_copy import origin_of
+from howdah.wire.messages import WebAddress
+
+IDLE_S = 600.0
+"""One that nobody has asked for this long is stopped."""
+MOST = 4
+"""At the same time. The one that was asked longest ago makes room."""
+BEGIN_S = 60.0
+TASK = Task(TENSORBOARD, 0)
+
+_AT = re.compile(rb" at http://[^/]*:(\d+)/")
+_LINE_MAX = 500
+
+
+class _Board:
+    """One that runs."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: WebAddress) -> None:
+        self.process = process
+        self.address = address
+
+
+class PastBoards:
+    """All of them.
+
+    Args:
+        idle_s: see `IDLE_S`.
+    """
+
+    def __init__(self, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._running: dict[str, asyncio.Task[_Board]] = {}
+        """By job, the one that was asked longest ago first."""
+        self._asked: dict[str, float] = {}
+        self._watches: set[asyncio.Task[None]] = set()
+
+    def has(self, directory: JobDirectory) -> bool:
+        """Whether there are summaries of the job that can be shown."""
+        return _summaries(directory) is not None
+
+    async def address(self, directory: JobDirectory) -> WebAddress:
+        """Where the job's answers; it is started if it does not run.
+
+        Raises:
+            Refusal: it can't be.
+        """
+        job_id = directory.job_id
+        starting = self._running.pop(job_id, None)
+        if starting is not None and _is_over(starting):
+            starting = None
+        if starting is None:
+            while len(self._running) >= MOST:
+                self._stop(next(iter(self._running)))
+            starting = asyncio.ensure_future(_start(directory))
+            watch = asyncio.ensure_future(self._watch(job_id, starting))
+            self._watches.add(watch)
+            watch.add_done_callback(self._watches.discard)
+        self._running[job_id] = starting
+        self._asked[job_id] = time.monotonic()
+        await asyncio.wait({starting})
+        if starting.cancelled():
+            raise Refusal(503, "TensorBoards of other jobs took its room; load the page again")
+        return starting.result().address
+
+    def close(self) -> None:
+        """Stop them all."""
+        for job_id in list(self._running):
+            self._stop(job_id)
+
+    def _stop(self, job_id: str) -> None:
+        starting = self._running.pop(job_id)
+        del self._asked[job_id]
+        if not starting.cancel() and not _is_over(starting):
+            _kill(starting.result().process)
+
+    async def _watch(self, job_id: str, starting: asyncio.Task[_Board]) -> None:
+        """Stop it when nobody asks any more."""
+        await asyncio.wait({starting})
+        if not _is_over(starting):
+            await self._until_idle(job_id, starting.result().process)
+        if self._running.get(job_id) is starting:
+            del self._running[job_id], self._asked[job_id]
+
+    async def _until_idle(self, job_id: str, process: asyncio.subprocess.Process) -> None:
+        ending = asyncio.ensure_future(_heard_out(process))
+        try:
+            while not ending.done():
+                rest_s = self._asked.get(job_id, float("-inf")) + self._idle_s - time.monotonic()
+                if rest_s <= 0:
+                    break
+                await asyncio.wait({ending}, timeout=rest_s)
+        finally:
+            _kill(process)
+            await ending
+
+
+class _Summaries(NamedTuple):
+    """Of a job."""
+
+    folder: Path
+    owner: str
+    uid: int
+    gid: int
+
+
+def _summaries(directory: JobDirectory) -> _Summaries | None:
+    """None if there are none that can be shown."""
+    try:
+        origin = origin_of(directory.path)
+        if origin.uid is None or not may_be(origin.uid):
+            return None
+        folder = Path(origin.folder) / layout.TENSORBOARD
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != origin.uid:
+            return None
+        with os.scandir(folder) as entries:
+            if next(entries, None) is None:
+                return None
+        return _Summaries(folder, origin.owner, origin.uid, found.st_gid)
+    except (OSError, StorageError):
+        return None
+
+
+async def _start(directory: JobDirectory) -> _Board:
+    found = await asyncio.to_thread(_summaries, directory)
+    if found is None:
+        raise Refusal(404, f"there are no summaries of {directory.job_id} that can be shown")
+    secret = secrets.token_urlsafe(24)
+    options = as_owner(found.owner, found.uid, found.gid)
+    # Read from its standard input: no other process of its user learns it from a file or a list.
+    options["env"] |= {"HOME": "/nonexistent", "HOWDAH_PAGE_TOKEN_FILE": "-"}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", os.path.join(HELPERS, "tensorboard_main.py")),
+            *("--logdir", os.fspath(found.folder), "--host", LOCAL),
+            *("--port", "0", "--path_prefix", prefix_of(TASK), "--load_fast", "false"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            **options,
+        )
+    except OSError as error:
+        raise Refusal(
+            503, f"{found.owner} cannot run {sys.executable}: {error.strerror or error}"
+        ) from None
+    try:
+        with contextlib.suppress(OSError):
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+        async with asyncio.timeout(BEGIN_S):
+            port = await _port(process, secret)
+    except BaseException as problem:
+        _kill(process)
+        await _heard_out(process)
+        if isinstance(problem, TimeoutError):
+            text = f"TensorBoard was not up within {BEGIN_S:.0f} s; load the page again"
+            raise Refusal(503, text) from None
+        raise
+    return _Board(
+        process,
+        WebAddress(
+            task=TASK, attempt=0, name="TensorBoard", host=LOCAL, port=port, keeps_prefix=True,
+            secret=secret, uid=found.uid,
+        ),
+    )  # fmt: skip
+
+
+async def _port(process: asyncio.subprocess.Process, secret: str) -> int:
+    """Where it listens, once it does."""
+    assert process.stdin is not None
+    assert process.stderr is not None
+    with contextlib.suppress(OSError):
+        process.stdin.write(f"{secret}\n".encode())
+    said = b""
+    while part := await process.stderr.read(4096):
+        said = (said + part)[-65536:]
+        if (found := _AT.search(said)) is not None and int(found[1]) < 65536:
+            return int(found[1])
+    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:_LINE_MAX]
+    why = "".join(each if each.isprintable() else " " for each in last) or "it said nothing"
+    raise Refusal(503, f"TensorBoard could not be started on the portal's machine: {why}")
+
+
+async def _heard_out(process: asyncio.subprocess.Process) -> None:
+    """Wait for its end, whatever it says meanwhile."""
+    assert process.stdin is not None
+    assert process.stderr is not None
+    while await process.stderr.read(65536):
+        pass
+    process.stdin.close()
+    await process.wait()
+
+
+def _is_over(starting: asyncio.Task[_Board]) -> bool:
+    """Whether one that was started is not there any more, or never was."""
+    if not starting.done():
+        return False
+    failed = starting.cancelled() or starting.exception() is not None
+    return failed or starting.result().process.returncode is not None
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

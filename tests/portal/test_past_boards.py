@@ -1,0 +1,95 @@
+"""TensorBoard of ended jobs: how one begins and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.coordinator.web.security import Refusal
+from howdah.portal.past_boards import PastBoards
+from howdah.storage import local_copy
+from howdah.storage.jobdir import JobDirectory
+from tests.cli.howdah import until
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> JobDirectory:
+    """What a portal has of a job with summaries."""
+    job = tmp_path / "digits-20261121-143502-k3f9"
+    (job / "tensorboard").mkdir(parents=True)
+    (job / "tensorboard" / "events").touch()
+    local = tmp_path / "copies" / job.name
+    local.mkdir(parents=True, mode=0o700)
+    origin = local_copy.CopyOrigin(
+        folder=os.fspath(job), owner=local_copy.account(os.getuid()), uid=os.getuid()
+    )
+    local_copy.begin(local, origin)
+    return JobDirectory(local)
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) != 0
+
+
+def test_one_that_nobody_asks_is_stopped_and_begins_anew_for_the_next(copy: JobDirectory) -> None:
+    async def look() -> None:
+        boards = PastBoards(idle_s=0.0)
+        first = await boards.address(copy)
+        await asyncio.to_thread(until, lambda: is_free(first.port), "it is stopped")
+        kept = PastBoards()
+        second, same = await asyncio.gather(kept.address(copy), kept.address(copy))
+        assert second == same and not is_free(second.port)
+        kept.close()
+        await asyncio.to_thread(until, lambda: is_free(second.port), "it ends with the portal")
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (None, "cannot run"),
+        ("#!/bin/sh\necho tensorboard is not installed >&2\nexit 1\n", "is not installed"),
+        ("#!/bin/sh\n", "it said nothing"),
+    ],
+)
+def test_why_it_does_not_begin_is_said(
+    copy: JobDirectory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str | None,
+    words: str,
+) -> None:
+    python = tmp_path / "python"
+    if program is not None:
+        python.write_text(program)
+        python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", os.fspath(python))
+    with pytest.raises(Refusal, match=words):
+        asyncio.run(PastBoards().address(copy))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda folder: (folder / "events").unlink(),
+        lambda folder: folder.rename(folder.with_name("away")),
+        lambda folder: (folder.rename(folder.with_name("b")), folder.symlink_to("b")),
+    ],
+    ids=["empty", "none", "a link"],
+)
+def test_there_are_none_where_no_folder_of_the_owners_has_any(
+    copy: JobDirectory, change: Callable[[Path], Any]
+) -> None:
+    boards = PastBoards()
+    assert boards.has(copy)
+    change(Path(local_copy.origin_of(copy.path).folder) / "tensorboard")
+    assert not boards.has(copy)
