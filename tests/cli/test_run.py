@@ -44,7 +44,7 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
     assert f"howdah   | {directory.job_id} submitted" in run.err
     assert not any("howdah   |" in line for line in run.out)
     assert not any("absl" in line for line in run.out)
-    assert sum("TensorFlow's remarks on its start are left out" in line for line in run.err) == 1
+    assert sum("say of their start is left out" in line for line in run.err) == 1
     assert "absl" in howdah("logs", directory.job_id).text
     gone(directory)
 

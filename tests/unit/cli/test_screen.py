@@ -297,6 +297,7 @@ E0000 00:00:1795688419.529491   20733 computation_placer.cc:177] computation pla
 I0000 00:00:1795688420.204998   20733 cpu_feature_guard.cc:227] This TensorFlow binary is optimized to use available
 To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate compiler flags.
 E0000 00:00:1795688584.571866   20733 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
+TensorBoard 2.21.0 at http://127.0.0.1:28644/proxy/tensorboard:0/ (Press CTRL+C to quit)
 """
 
 
@@ -308,8 +309,8 @@ def test_what_tensorflow_says_of_its_start_is_left_out_where_there_are_no_gpus()
     screen.log(written(TENTH, 0, STARTUP))
     assert told.printed == [f"worker:0  | {line}" for line in own.decode().splitlines()]
     assert told.said == [
-        "howdah    | TensorFlow's remarks on its start are left out: -v shows them, and so does "
-        "howdah logs"
+        "howdah    | what TensorFlow and TensorBoard say of their start is left out: -v shows it, "
+        "and so does howdah logs"
     ]
     for options in ({"without_gpus": {"ps"}}, {"without_gpus": {"worker"}, "all_records": True}):
         told = Told()

@@ -40,7 +40,7 @@ JOB_PAGE = "job"
 OWN = "howdah"
 """Prefix of what is not a task's output."""
 
-FOLDED = "TensorFlow's remarks on its start are left out: -v shows them, and so does howdah logs"
+FOLDED = "what TensorFlow and TensorBoard say of their start is left out: -v shows it, and so does howdah logs"
 
 SAY_WAITING_S = 30.0
 """Why a job waits is said this often at most where it cannot be shown in place."""

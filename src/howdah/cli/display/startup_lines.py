@@ -1,4 +1,5 @@
-"""Lines that TensorFlow prints while it starts, which say nothing to who has asked for no GPU.
+"""Lines of a start that say nothing to who reads them here: TensorFlow's to who has asked for no GPU,
+TensorBoard's with an address that needs a secret, and a Ctrl-C that would stop the job.
 
 No environment variable keeps them all away: some come before ``TF_CPP_MIN_LOG_LEVEL`` is read.
 """
@@ -29,6 +30,7 @@ _LINE = re.compile(
     | WARNING:\ All\ log\ messages\ before\ absl::InitializeLog\(\)\ is\ called\ are\ written\ to\ STDERR
     | To\ enable\ the\ following\ instructions:.*\ rebuild\ TensorFlow\ with\ the\ appropriate\ compiler\ flags
     | Skipping\ registering\ GPU\ devices\.\.\.
+    | TensorBoard\ \d\S*\ at\ \S+\ \(Press\ CTRL\+C\ to\ quit\)
     )""",
     re.VERBOSE,
 )
@@ -41,7 +43,7 @@ class StartupLines:
         self._seen: dict[LogId, int] = {}
 
     def others(self, stream: LogId, lines: list[bytes]) -> list[bytes]:
-        """The next lines of an attempt's log, without those of TensorFlow's start."""
+        """The next lines of an attempt's log, without those of a start."""
         seen = self._seen.get(stream, 0)
         self._seen[stream] = seen + len(lines)
         first = max(FIRST - seen, 0)
