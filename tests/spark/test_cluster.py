@@ -17,6 +17,7 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel, run
+from howdah.spark.feed.messages import Position
 from howdah.spark.rows import FrameSource
 from howdah.spark.session import Session
 from howdah.spec.model import Network, Role
@@ -410,6 +411,23 @@ def test_a_killed_process_is_started_again_and_goes_on_from_its_checkpoint(
     assert {value["generation"] for value in values.values()} == {2}
     assert all(value["before"] == 400 for value in values.values())
     assert sorted(i for value in values.values() for i in value["seen"]) == list(range(4000))
+
+
+def test_a_position_names_the_same_run_whatever_other_feeds_there_were(spark: Any) -> None:
+    """As in a fit that goes on from an earlier one's checkpoint: its validation rows may be first."""
+
+    def train(position: Any, ctx: Any) -> list[tuple[int, int]]:
+        feed = ctx.feed()
+        feed.restore(position)
+        for _ in ctx.feed("validation").batches(10):
+            pass
+        return [(epoch.run, epoch.number) for epoch in feed.epochs()]
+
+    with start(spark, train, Position(run=1, epoch=1), workers=1) as cluster:
+        cluster.train(spark.range(20), feed="validation")
+        cluster.end_feed("validation")
+        cluster.train(spark.range(20), epochs=2)
+        assert cluster.results() == {0: [(1, 1)]}
 
 
 def test_a_python_worker_that_dies_costs_no_row_where_spark_does_not_try_again(

@@ -342,7 +342,7 @@ def test_the_report_counts_restarts_and_the_rows_they_cost(
     def handed(cluster: Cluster, run: int) -> int:
         controller = cluster._live.controller
         with controller.changed:
-            epoch = controller.runs[run].epochs.get(0)
+            epoch = controller.runs["train", run].epochs.get(0)
             return sum(each.rows for each in epoch.handed.values()) if epoch is not None else 0
 
     with start(train) as cluster, ThreadPoolExecutor(1) as pool:
@@ -351,7 +351,7 @@ def test_the_report_counts_restarts_and_the_rows_they_cost(
         kill(tmp_path, 1)
         await_generation(cluster, 2)
         second = pool.submit(cluster.train, rows(four_slots, 4000), align="none")
-        eventually(lambda: 2 in cluster._live.controller.runs, "the run", PATIENCE_S)
+        eventually(lambda: ("train", 2) in cluster._live.controller.runs, "the run", PATIENCE_S)
         eventually(lambda: handed(cluster, 2) == RANKS * 60, "six batches a rank", PATIENCE_S)
         kill(tmp_path, 2)
         report = second.result()

@@ -167,7 +167,7 @@ def test_rows_of_a_stretch_are_counted_also_while_nobody_takes_the_next(gang: Ga
     gang.wait(lambda: not gang.controller.connected())
     answer = feeder.controller.ask(AssignmentRequest(**feeder.named(), rank=0, rows=5))
     assert answer.wait_s > 0
-    assert gang.controller.runs[task.run].epoch(0).rows == {0: 5}
+    assert gang.controller.runs["train", task.run].epoch(0).rows == {0: 5}
 
 
 def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(gang: Gang) -> None:
@@ -183,7 +183,7 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
     fed = in_background(lambda: _Feeding(task, me()).run(rows()))
     assert len(next(trainer.feed("train").batches(5))["y"]) == 5
     assert fed()["rows"].to_pylist() == [5]
-    epoch = gang.controller.runs[task.run].epoch(0)
+    epoch = gang.controller.runs["train", task.run].epoch(0)
     gang.wait(lambda: epoch.finished == {(0, 0): 5})
 
 
@@ -205,7 +205,7 @@ def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_an
         earlier._finish()
     with pytest.raises(FeedError, match="later attempt"):
         earlier.ask(rank=0, rows=4)
-    gang.controller.fed(gang.controller.runs[task.run], 0)
+    gang.controller.fed(gang.controller.runs["train", task.run], 0)
     read = [
         in_background(lambda t=t: list(next(t.feed("train").epochs()).batches(8))) for t in trainers
     ]
@@ -231,7 +231,7 @@ def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang)
     """Spark may divide the rows otherwise in a later query."""
     trainer = gang.trainer()
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    run = gang.controller.runs[task.run]
+    run = gang.controller.runs["train", task.run]
 
     def feed(part: int, attempt: int, *ranges: tuple[int, int], skip: Any = None) -> list[int]:
         now = msgspec.structs.replace(task, query=run.query, skip=skip or {})
@@ -268,7 +268,7 @@ def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_befor
 ) -> None:
     gang.trainer()
     gang.open(Purpose.TRAIN, align=Align.NONE)
-    run = gang.controller.runs[1]
+    run = gang.controller.runs["train", 1]
     gang.controller.fed(run, 0)
     again = gang.trainer(generation=2)
     channel = gang.controller.trainers[0].channel
@@ -295,7 +295,7 @@ def test_a_task_that_fed_the_gang_before_takes_no_row_to_the_one_that_formed_aft
     late._finish()
     again = gang.trainer(generation=2)
     answers = [late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4))]
-    run = gang.controller.runs[1]
+    run = gang.controller.runs["train", 1]
     run.begin_again(2, Resumption(), {})
     gang.controller.announce(run)
     answers.append(late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4)))

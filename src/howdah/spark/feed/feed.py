@@ -33,7 +33,7 @@ class Epoch:
 
     @property
     def run(self) -> int:
-        """Number of the `Cluster.train` call."""
+        """Number of the `Cluster.train` call, of those that fed this feed; from 1."""
         return self._key[0]
 
     @property

@@ -61,8 +61,12 @@ UNORDERED = (
 )
 
 
-_Partition = tuple[int, int, int]
-"""Run, epoch and partition."""
+_Partition = tuple[str, int, int, int]
+"""Feed, run, epoch and partition."""
+
+
+def _partition(message: OffsetReply | AssignmentRequest) -> _Partition:
+    return message.feed, message.run, message.epoch, message.partition
 
 
 class TrainerState:
@@ -111,7 +115,8 @@ class ControlServer:
         self.trainers: dict[int, TrainerState] = {}
         """Of that generation, by rank."""
         self.failures: list[RunFailure] = []
-        self.runs: dict[int, RunState] = {}
+        self.runs: dict[tuple[str, int], RunState] = {}
+        """By feed and number."""
         self.ended: set[str] = set()
         """Feeds that have been ended; "" for all."""
         self.moved: float = time.monotonic()
@@ -244,16 +249,16 @@ class ControlServer:
         rank = trainer.endpoint.rank
         match message:
             case Available():
-                if (run := self.runs.get(message.run)) is not None and not run.closed:
+                if (run := self._run(message)) is not None and not run.closed:
                     run.note_available(rank, message)
                     self._send_credit(run, message.epoch)
             case HandedOut():
-                if (run := self.runs.get(message.run)) is not None:
+                if (run := self._run(message)) is not None:
                     run.note_handed(rank, message)
                     if message.done and not run.closed:
                         self._send_credit(run, message.epoch)
             case Counted():
-                if (run := self.runs.get(message.run)) is not None:
+                if (run := self._run(message)) is not None:
                     run.counted.add(rank)
             case Enough():
                 trainer.enough.add(message.feed)
@@ -277,13 +282,13 @@ class ControlServer:
             case Returned():
                 trainer.returned = trainer.content = True
                 for reply in message.offsets:
-                    trainer.offsets[reply.run, reply.epoch, reply.partition] = reply.upto
+                    trainer.offsets[_partition(reply)] = reply.upto
                 for run in self.runs.values():
                     run.returned.add(rank)
                     for epoch in () if run.closed else list(run.epochs):
                         self._send_credit(run, epoch)
             case OffsetReply():
-                key = (message.run, message.epoch, message.partition)
+                key = _partition(message)
                 if key in self._replies:
                     self._replies[key][rank] = message.upto
                     self._asked[key].set()
@@ -303,7 +308,7 @@ class ControlServer:
         while (message := await channel.receive()) is not None:
             if isinstance(message, Fed):
                 with self.changed:
-                    run = self.runs.get(message.run)
+                    run = self._run(message)
                     if run is not None and not run.superseded(message):
                         run.note_sent(message)
                         self.moved = time.monotonic()
@@ -313,7 +318,7 @@ class ControlServer:
 
     async def _answer(self, request: AssignmentRequest) -> AssignmentResponse:
         with self.changed:
-            run = self.runs.get(request.run)
+            run = self._run(request)
             if run is None or run.closed:
                 if run is not None and run.purpose is Purpose.SCORE:
                     return AssignmentResponse(start=0, problem=SCORERS_ENDED)
@@ -379,7 +384,7 @@ class ControlServer:
         """Offset after the last row that any trainer has of the partition; None if one that must be
         asked says nothing yet, or it, or the run, is gone meanwhile."""
         deadline = time.monotonic() + ANSWER_S
-        key = (request.run, request.epoch, request.partition)
+        key = _partition(request)
         with self.changed:
             said = self._replies[key] = {}
             event = self._asked[key] = asyncio.Event()
@@ -413,6 +418,11 @@ class ControlServer:
         return max(upto, *said.values()) if said else upto
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _run(
+        self, message: Available | HandedOut | Counted | AssignmentRequest | Fed
+    ) -> RunState | None:
+        return self.runs.get((message.feed, message.run))
 
     def _opening(self, run: RunState) -> Open:
         return Open(

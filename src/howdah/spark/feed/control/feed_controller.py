@@ -125,10 +125,12 @@ class FeedController(ControlServer):
             return [trainer.endpoint for _, trainer in sorted(self.trainers.items())]
 
     def open(self, purpose: Purpose, options: Options) -> RunState:
-        """A new run; trainers hear of it by `announce`."""
+        """A new run; trainers hear of it by `announce`. Each feed counts its own from 1: a position
+        names its run, and means the same one in another job, where other feeds may begin earlier."""
         with self.changed:
-            run = RunState(max(self.runs, default=0) + 1, purpose, options)
-            self.runs[run.number] = run
+            feed = options.feed
+            number = 1 + max((number for name, number in self.runs if name == feed), default=0)
+            run = self.runs[feed, number] = RunState(number, purpose, options)
             self.moved: float = time.monotonic()
             return run
 
