@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pickle
 import sys
 from collections.abc import Iterator
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from howdah.compat.tensorflowonspark import (
     TFManager,
     TFNode,
     TFSparkNode,
+    compat,
     gpu_info,
     marker,
     paths,
@@ -25,6 +28,7 @@ from howdah.compat.tensorflowonspark import (
     util,
 )
 from howdah.compat.tensorflowonspark.queues import AnswerQueue, Block, FeedQueue
+from tests.docs.pages import blocks
 
 
 @pytest.fixture
@@ -68,6 +72,68 @@ def test_uninstall_takes_the_names_away_again() -> None:
 def test_a_module_that_is_not_there_is_not_found(installed: None) -> None:
     with pytest.raises(ImportError):
         importlib.import_module("tensorflowonspark.nothing")
+
+
+KERAS = "TF_USE_LEGACY_KERAS"
+
+
+@pytest.fixture
+def tf_keras(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed, TensorFlow is not imported yet, and nobody has said which Keras is wanted."""
+    (tmp_path / "tf_keras.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.delenv(KERAS, raising=False)
+
+
+def test_install_gives_the_driver_the_keras_of_the_training_processes(
+    tf_keras: None, request: pytest.FixtureRequest
+) -> None:
+    assert compat.legacy_keras() == {KERAS: "1"}
+    request.getfixturevalue("installed")
+    assert os.environ[KERAS] == "1"
+    tensorflowonspark.uninstall()
+    assert KERAS not in os.environ
+
+
+@pytest.mark.parametrize("chosen", ["0", "1"])
+def test_the_keras_that_the_driver_has_chosen_is_that_of_the_training_processes(
+    tf_keras: None,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    chosen: str,
+) -> None:
+    monkeypatch.setenv(KERAS, chosen)
+    request.getfixturevalue("installed")
+    assert os.environ[KERAS] == chosen
+    assert compat.legacy_keras() == {KERAS: chosen}
+    tensorflowonspark.uninstall()
+    assert os.environ[KERAS] == chosen
+
+
+def test_install_warns_where_the_driver_uses_the_other_keras_already(
+    tf_keras: None, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    with pytest.warns(
+        UserWarning, match="uses Keras 3 in this process.*install.. first, or set TF_"
+    ):
+        request.getfixturevalue("installed")
+    assert KERAS not in os.environ
+
+
+def test_the_programs_of_the_guide_from_tensorflowonspark_find_these_modules(
+    tf_keras: None,
+) -> None:
+    shown = [each for each in blocks("python") if each.page.name == "from-tensorflowonspark.md"]
+    assert len(shown) == 2
+    for block in shown:
+        names: dict[str, Any] = {}
+        try:
+            exec(block.text, names)
+        finally:
+            tensorflowonspark.uninstall()
+        assert (names["TFCluster"], names["TFNode"]) == (TFCluster, TFNode)
 
 
 # -- paths ------------------------------------------------------------------------------------------

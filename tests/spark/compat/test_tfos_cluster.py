@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+import sys
 import threading
 import time
 from pathlib import Path
@@ -328,11 +329,12 @@ def test_a_function_that_terminates_after_the_last_rows_ends_the_stream(
     assert cluster.howdah.results() == {0: [1]}
 
 
-def _imports(args: Any, ctx: Any) -> list[str]:
+def _imports(args: Any, ctx: Any) -> list[str | None]:
     import tensorflowonspark.compat as compat  # pyright: ignore
     from tensorflowonspark import TFNode as Found  # pyright: ignore
 
-    return [Found.__name__, compat.__name__, type(args).__module__]
+    keras = os.environ.get("TF_USE_LEGACY_KERAS")
+    return [Found.__name__, compat.__name__, type(args).__module__, keras]
 
 
 @pytest.mark.tfos("install(): import tensorflowonspark, in functions and modules")
@@ -347,13 +349,16 @@ def test_functions_and_modules_may_import_tensorflowonspark(sc: Any, tmp_path: P
     home = "howdah.compat.tensorflowonspark"
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(tmp_path))
+        patch.delitem(sys.modules, "tensorflow", raising=False)
+        patch.delenv("TF_USE_LEGACY_KERAS", raising=False)
         tensorflowonspark.install()
         try:
             import their_module  # pyright: ignore
 
+            keras = os.environ.get("TF_USE_LEGACY_KERAS")
             for function, expected in (
                 (their_module.main_fun, f"{home}.TFNode"),
-                (_imports, [f"{home}.TFNode", f"{home}.compat", "builtins"]),
+                (_imports, [f"{home}.TFNode", f"{home}.compat", "builtins", keras]),
             ):
                 cluster = _run(sc, function, nodes=1, input_mode=InputMode.TENSORFLOW)
                 cluster.shutdown()

@@ -11,12 +11,18 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
+import warnings
 from collections.abc import Sequence
 from types import ModuleType
 
+from howdah.compat.tensorflowonspark.compat import LEGACY_KERAS, legacy_keras
+
 ALIAS = "tensorflowonspark"
 HOME = "howdah.compat.tensorflowonspark"
+_keras_set: bool = False
+"""`install` has chosen this process's Keras."""
 
 
 class _Aliases(importlib.abc.MetaPathFinder):
@@ -52,10 +58,35 @@ class _Loader(importlib.abc.Loader):
 
 
 def install() -> None:
-    """Let ``import tensorflowonspark`` and ``from tensorflowonspark import TFCluster`` find ours.
+    """Let ``import tensorflowonspark`` and ``from tensorflowonspark import TFCluster`` find ours, and
+    let TensorFlow take the same Keras in this process as in the training processes: tf_keras, where
+    that is installed and ``TF_USE_LEGACY_KERAS`` does not say otherwise. A model class of the one
+    Keras meets no optimizer of the other then.
 
     It goes before a TensorFlowOnSpark that is installed. May be called again; `uninstall` undoes it.
     The training processes of `TFCluster.run` and `TFParallel.run` do it by themselves.
+
+    Raises:
+        ImportError: the other TensorFlowOnSpark has been imported already.
+    """
+    find_by_alias()
+    global _keras_set
+    if LEGACY_KERAS in os.environ or not (variable := legacy_keras()):
+        return
+    if "tensorflow" in sys.modules:
+        warnings.warn(
+            "TensorFlow has been imported already and uses Keras 3 in this process; training processes "
+            f"use tf_keras: models made here do not fit there. Call {HOME}.install() first, or set "
+            f"{LEGACY_KERAS} (1: tf_keras, 0: Keras 3) before TensorFlow is imported",
+            stacklevel=2,
+        )
+        return
+    os.environ.update(variable)
+    _keras_set = True
+
+
+def find_by_alias() -> None:
+    """Let imports of ``tensorflowonspark`` find ours.
 
     Raises:
         ImportError: the other TensorFlowOnSpark has been imported already.
@@ -72,6 +103,10 @@ def install() -> None:
 
 def uninstall() -> None:
     """Undo `install`: the names are those of an installed TensorFlowOnSpark again, or unknown."""
+    global _keras_set
+    if _keras_set:
+        os.environ.pop(LEGACY_KERAS, None)
+        _keras_set = False
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Aliases)]
     for name, module in list(sys.modules.items()):
         if name == ALIAS or name.startswith(f"{ALIAS}."):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
+
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+"""With 1 in it TensorFlow's Keras is tf_keras (Keras 2), with 0 or without it Keras 3."""
 
 
 def export_saved_model(model: Any, export_dir: str, is_chief: bool = False) -> None:
@@ -46,13 +50,10 @@ def is_gpu_available() -> bool:
     return len(tf.config.list_physical_devices("GPU")) > 0
 
 
-def legacy_keras(env: dict[str, str] | os._Environ[str] = os.environ) -> dict[str, str]:
-    """Variables that make programs written for Keras 2 run: tf_keras, where it is installed.
-
-    Keras 3's ``fit`` fails under MultiWorkerMirroredStrategy. A value that is set already stays.
-    """
-    import importlib.util
-
-    if "TF_USE_LEGACY_KERAS" in env or importlib.util.find_spec("tf_keras") is None:
-        return {}
-    return {"TF_USE_LEGACY_KERAS": "1"}
+def legacy_keras() -> dict[str, str]:
+    """The variable by which training processes take the Keras that this process has said, or else
+    tf_keras where it is installed, for programs written for Keras 2: ``fit`` of Keras 3 fails under
+    MultiWorkerMirroredStrategy."""
+    if LEGACY_KERAS in os.environ:
+        return {LEGACY_KERAS: os.environ[LEGACY_KERAS]}
+    return {LEGACY_KERAS: "1"} if importlib.util.find_spec("tf_keras") is not None else {}
