@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
@@ -693,40 +696,37 @@ def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: An
             start(spark, collect, network=Network(ports=f"{port}-{port}"))
 
 
-def shown(page: str, words: str) -> str:
-    """The program with these words that a guide shows."""
+def shown(page: str, words: str, kind: str = "python") -> str:
+    """The program, or other block, with these words that a guide shows."""
     (text,) = [
-        block.text for block in blocks("python") if block.page.name == page and words in block.text
+        block.text for block in blocks(kind) if block.page.name == page and words in block.text
     ]
     return text
 
 
 @pytest.mark.thorough
-def test_the_programs_that_the_guides_show_run(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_programs_that_the_guides_show_run(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(0, 600, 1, 4).selectExpr(
         "id as label", "array(float(id), float(7), float(3)) as image"
     )
-    frame.write.parquet("arriving")
+    frame.write.parquet(f"{tmp_path}/arriving")
     names = {"__name__": "__main__", "spark": spark, "train_df": frame, "test_df": frame}
 
     exec(shown("spark.md", "rows += len"), names)
     report: Any = names["report"]
     assert (report.rows + report.dropped, sorted(names["values"])) == (1800, [0, 1])
 
-    exec(shown("spark.md", "def classify"), names)
-    assert spark.read.parquet("scored").where("prediction = 0").count() == 593
+    # Relative paths would be those of Spark's JVM.
+    scored = f'"{tmp_path}/scored"'
+    exec(with_changes(shown("spark.md", "def classify"), ('"scored"', scored)), names)
+    assert spark.read.parquet(f"{tmp_path}/scored").where("prediction = 0").count() == 593
 
-    stream = shown("spark-streams.md", "train_stream")
-    for old, new in (
-        ('"/', '"'),
+    stream = with_changes(
+        shown("spark-streams.md", "train_stream"),
+        ('"/', f'"{tmp_path}/'),
         ("    ...", "    eventually(lambda: stream.report.rows > 0)"),
         ("workers=2", "workers=1"),
-    ):
-        assert old in stream
-        stream = stream.replace(old, new)
+    )
     exec(stream, {**names, "schema": frame.schema, "eventually": eventually})
     exec(shown("spark.md", "examine(spark)"), names)
 
@@ -738,3 +738,94 @@ def test_the_programs_that_the_guides_show_run(
     names["train"] = lambda rate: 2 * rate
     exec(shown("spark.md", "losses = run").replace("workers=4", "workers=2"), names)
     assert names["losses"] == [0.02, 0.02]
+
+
+def with_changes(text: str, *changes: tuple[str, str]) -> str:
+    """A program of a guide at other paths, or smaller."""
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.thorough
+def test_the_programs_of_the_guide_to_pipelines_run(spark: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark.ml")
+    columns = "id % 7 + 0.5 as age", "id % 3 + 1.5 as height", "id % 5 as label"
+    frame = spark.range(0, 60, 1, 2).selectExpr(*columns).cache()
+    names: dict[str, Any] = {"__name__": "__main__", "spark": spark, "df": frame}
+    fit = shown("spark-pipelines.md", "DistributedDataParallel")
+    here = ("/models/weight.pt", str(tmp_path / "weight.pt"))
+    exec(with_changes(fit, ("workers=2", "workers=1"), here), names)
+    scored = names["model"].transform(frame)
+    assert scored.select("prediction").distinct().count() > 1
+
+    def constant(args: Any, ctx: Any) -> Any:
+        for _ in ctx.feed("train").batches(100):
+            pass
+        return lambda batch: np.full(len(batch["x"]), float(args.hidden))
+
+    # A light one: it is fitted three times.
+    names["estimator"] = names["estimator"].copy({names["estimator"].epochs: 1})
+    names["estimator"]._train = constant
+    search = shown("spark-pipelines.md", "CrossValidator")
+    exec(with_changes(search, (', {"hidden": 64}', ""), ("numFolds=3", "numFolds=2")), names)
+    assert names["best"].transform(frame).select("prediction").distinct().collect() == [(32.0,)]
+
+
+@pytest.mark.thorough
+def test_the_programs_and_the_command_of_the_guide_to_scoring_run(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "digits_model.py").write_text(
+        "import numpy as np\n\n"
+        "def answer(batch):\n"
+        "    (images,) = batch.values()\n"
+        "    return {'probability': np.asarray(images, 'float32')}\n\n"
+        "def make(path):\n"
+        "    return answer\n"
+    )
+    frame = spark.range(0, 8, 1, 2).selectExpr("id", "array(0.0, 0.0, 0.0, id / 8) as pixels")
+    frame.write.parquet(f"{tmp_path}/digits.parquet")
+    names: dict[str, Any] = {"__name__": "__main__", "spark": spark, "df": frame}
+    exec("from digits_model import answer as model", names)
+    at = '"hdfs:///models/digits"'
+
+    exec(with_changes(shown("spark-scoring.md", "import score"), (at, "model")), names)
+    assert names["scored"].where("p[3] > 0.5").count() == 3
+
+    udf = shown("spark-scoring.md", "import predict_udf")
+    more = ('"array<float>")', '"array<float>", inputs=["pixels"])')
+    udf = with_changes(udf, (at, "model"), more, ("df.withColumn", "found = df.withColumn"))
+    exec(udf, names)
+    assert names["found"].count() == 3
+    frame.createOrReplaceTempView("digits")
+    assert spark.sql("select probability(pixels)[3] as p from digits where id = 4").first().p == 0.5
+
+    (tmp_path / "export").mkdir()
+    command = with_changes(
+        shown("spark-scoring.md", "howdah score", kind=""),
+        (" digits.parquet", f" {tmp_path}/digits.parquet"),
+        (" scored", f" {tmp_path}/scored"),
+    )
+    words = [*shlex.split(command), "--predict", "digits_model:make"]
+    monkeypatch.setattr(sys, "argv", words)
+    with pytest.raises(SystemExit) as ended:
+        exec(shown("spark-scoring.md", "raise SystemExit"), names)
+    assert ended.value.code == 0
+    assert spark.read.json(f"{tmp_path}/scored").where("p[3] > 0.5").count() == 3
+
+
+@pytest.mark.thorough
+def test_the_programs_of_the_guide_from_torchdistributor_and_horovod_run(spark: Any) -> None:
+    guide = "from-torchdistributor.md"
+    names: dict[str, Any] = {"__name__": "__main__", "spark": spark}
+    exec(shown(guide, "def train"), names)
+    exec(with_changes(shown(guide, "from howdah.spark import run"), ("rs=2", "rs=1")), names)
+    assert names["value"] == 0.0
+
+    names["train"] = lambda rate: (rate, os.environ["HOROVOD_RANK"])
+    exec(with_changes(shown(guide, "Cluster.start"), ("workers=2", "workers=1")), names)
+    assert names["values"] == [(0.01, "0")]
