@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from howdah.portal.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
 from tests.cli.howdah import until
+from tests.portal.test_team import OTHER_UID
 
 
 @pytest.fixture
@@ -75,6 +77,27 @@ def test_why_it_does_not_begin_is_said(
     monkeypatch.setattr(sys, "executable", os.fspath(python))
     with pytest.raises(Refusal, match=words):
         asyncio.run(PastBoards().address(copy))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root starts programs of other users")
+def test_it_runs_as_the_owner_with_nothing_of_the_portals(
+    copy: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(local_copy.origin_of(copy.path).folder)
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, OTHER_UID, OTHER_UID)
+    local_copy.begin(
+        copy.path, local_copy.CopyOrigin(folder=os.fspath(folder), owner="mallory", uid=OTHER_UID)
+    )
+    monkeypatch.setenv("SECRET", "of the portal")
+    with tempfile.TemporaryDirectory() as place:  # that other users can look into
+        python = Path(place, "python")
+        python.write_text('#!/bin/sh\necho $(id -u) $(id -G) "${SECRET-none}" $(pwd) >&2\n')
+        for each in (python, python.parent):
+            each.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", os.fspath(python))
+        with pytest.raises(Refusal, match=f": {OTHER_UID} {OTHER_UID} none /$"):
+            asyncio.run(PastBoards().address(copy))
 
 
 @pytest.mark.parametrize(
