@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from tests.hadoop import queues, security
-from tests.hadoop.options import Gpus, LogFormat, Placement
+from tests.hadoop.options import Gpus, LogFormat, Placement, Scheduler
 from tests.hadoop.site import (
     HOST,
     MARKER,
@@ -86,6 +86,8 @@ def write(site: Site, classpath: str) -> None:
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
     if not site.hosts:
         site.hosts_file.write_text(_hosts(site))
+    if site.options.scheduler is Scheduler.FAIR:
+        _allocations_file(site).write_text(queues.allocations(site))
     _racks_file(site).write_text(_racks(site))
     program = _discovery_folder(site) / "nvidia-smi"
     program.parent.mkdir(exist_ok=True)
@@ -114,6 +116,10 @@ def _discovery_folder(site: Site) -> Path:
 
 def _racks_file(site: Site) -> Path:
     return site.folder / "racks"
+
+
+def _allocations_file(site: Site) -> Path:
+    return site.folder / "allocations.xml"
 
 
 def _racks(site: Site) -> str:
@@ -465,6 +471,14 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         # By default below /tmp, where two clusters that start at once remove each other's files.
         "yarn.node-attribute.fs-store.root-dir": f"file://{site.folder}/data/node-attributes",
     }
+    if options.scheduler is Scheduler.FAIR:
+        found |= {
+            f"{_RM}.scheduler.class": f"{_SERVER}.resourcemanager.scheduler.fair.FairScheduler",
+            "yarn.scheduler.configuration.store.class": "file",
+            f"{_RM}.scheduler.monitor.enable": "false",  # the other scheduler's
+            "yarn.resource-types.memory-mb.increment-allocation": "64",
+            "yarn.scheduler.fair.allocation.file": str(_allocations_file(site)),
+        }
     if options.labels:
         found |= {
             "yarn.node-labels.enabled": "true",

@@ -35,6 +35,14 @@ class Placement(StrEnum):
     DISABLED = "disabled"
 
 
+class Scheduler(StrEnum):
+    """``yarn.resourcemanager.scheduler.class``."""
+
+    CAPACITY = "capacity"
+    FAIR = "fair"
+    """Without labels and preemption."""
+
+
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cluster. The defaults are those of the cluster that all tests of a run share."""
 
@@ -57,6 +65,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     master_attempts: int = 4
     log_format: LogFormat = LogFormat.TFILE
     placement: Placement = Placement.SCHEDULER
+    scheduler: Scheduler = Scheduler.CAPACITY
+    queue_mappings: bool = False
+    """The cluster puts applications into queues by rules of its own, and makes queues (`tests.hadoop.queues`)."""
     check_virtual_memory: bool = False
     """On by default on real sites, ratio 2.1."""
     preemption_wait_ms: int = 12_000

@@ -1,4 +1,4 @@
-"""The capacity scheduler's queues.
+"""The queues, of either scheduler.
 
 ==============  =====================================================================
 ``default``     38 % guaranteed, may take everything free
@@ -9,6 +9,13 @@
 ==============  =====================================================================
 
 Only the administrator may look at or end other people's applications. Nothing outside ``pair`` is ever preempted.
+
+The Fair Scheduler has the same ones by their paths, without shares, and makes a queue that is not there. To
+``closed`` nobody may submit.
+
+With ``queue_mappings`` the capacity scheduler puts applications into queues by their names (`MAPPED`), whatever
+queue they ask for, and makes those below ``made``. The Fair Scheduler puts those that name no queue of it into
+``users.<user>``, which it makes.
 """
 
 from __future__ import annotations
@@ -16,6 +23,10 @@ from __future__ import annotations
 from tests.hadoop.site import Site
 
 _PREFIX = "yarn.scheduler.capacity"
+MAPPED = {"to-small": "root.small", "to-default": "root.default", "to-made": "root.made.new"}
+"""Name of an application, and its queue."""
+SMALL_MIB = 1200
+"""Memory that the Fair Scheduler's ``small`` may have."""
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
 
@@ -56,4 +67,52 @@ def properties(site: Site) -> dict[str, str]:
             found[f"root.{queue}.{label}"] = " "
         found[f"root.gpu.{label}"] = "gpu"
         found[f"root.gpu.{label}.gpu.capacity"] = "100"
-    return {f"{_PREFIX}.{name}": value for name, value in found.items()}
+    own = {f"{_PREFIX}.{name}": value for name, value in found.items()}
+    return own | (_mapped(own) if site.options.queue_mappings else {})
+
+
+def _mapped(own: dict[str, str]) -> dict[str, str]:
+    made = f"{_PREFIX}.root.made"
+    return {
+        "yarn.scheduler.queue-placement-rules": "user-group,app-name",
+        "yarn.scheduler.queue-placement-rules.app-name": ",".join(
+            f"{name}:{queue}" for name, queue in MAPPED.items()
+        ),
+        "yarn.scheduler.queue-placement-rules.app-name.override-with-queue-mappings.enable": "true",
+        f"{_PREFIX}.queue-mappings-override.enable": "true",
+        f"{_PREFIX}.root.queues": f"{own[f'{_PREFIX}.root.queues']},made",
+        f"{_PREFIX}.root.default.capacity": "28",
+        f"{made}.capacity": "10",
+        f"{made}.acl_submit_applications": "*",
+        f"{made}.auto-create-child-queue.enabled": "true",
+        f"{made}.leaf-queue-template.capacity": "50",
+        f"{made}.leaf-queue-template.maximum-capacity": "100",
+        f"{made}.leaf-queue-template.user-limit-factor": "100",
+    }
+
+
+def allocations(site: Site) -> str:
+    """The Fair Scheduler's file."""
+    create = "false" if site.options.queue_mappings else "true"
+    users = '<rule name="nestedUserQueue"><rule name="default" queue="users"/></rule>'
+    return f"""<?xml version="1.0"?>
+<allocations>
+  <queue name="root">
+    <aclSubmitApps> </aclSubmitApps>
+    <aclAdministerApps>{site.user}</aclAdministerApps>
+    <queue name="default"><aclSubmitApps>*</aclSubmitApps></queue>
+    <queue name="small">
+      <maxResources>{SMALL_MIB} mb, 16 vcores</maxResources>
+      <maxAMShare>1.0</maxAMShare>
+      <aclSubmitApps>*</aclSubmitApps>
+    </queue>
+    <queue name="pair" type="parent"><aclSubmitApps>*</aclSubmitApps><queue name="a"/><queue name="b"/></queue>
+    <queue name="closed"/>
+    <queue name="users" type="parent"><aclSubmitApps>*</aclSubmitApps></queue>
+  </queue>
+  <queuePlacementPolicy>
+    <rule name="specified" create="{create}"/>
+    {users if site.options.queue_mappings else '<rule name="default"/>'}
+  </queuePlacementPolicy>
+</allocations>
+"""

@@ -9,10 +9,11 @@ import pytest
 
 from howdah.backends.resources import role_resources
 from howdah.backends.yarn.amounts import GPU, Amount
-from howdah.backends.yarn.client import checks
+from howdah.backends.yarn.client import checks, cluster_report
 from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode
 from howdah.frameworks.planning import expand
 from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.protos import yarn
 from howdah.spec.model import Acl, Hadoop, Job, Master, Mode, Placement, Role
 
 PLAIN = YarnNode(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
@@ -39,7 +40,7 @@ def found(cluster: YarnCluster = CLUSTER, **fields: Any) -> list[str]:
         n: v for n, v in role.items() if n == "label"
     }
     job = expand(Job(command="true", roles={"worker": Role(**role)}, **fields))
-    return checks.problems(job, role_resources(job), cluster)
+    return checks.problems(job, role_resources(job), cluster, checks.asked_for(job, cluster))
 
 
 def doubted(cluster: YarnCluster = CLUSTER, **fields: Any) -> str:
@@ -47,7 +48,9 @@ def doubted(cluster: YarnCluster = CLUSTER, **fields: Any) -> str:
     label, queue = fields.get("label"), fields.get("queue")
     assert found(cluster, **fields) == []
     job = expand(Job(command="true", queue=queue, roles={"worker": Role(label=label)}))
-    return only(checks.warnings(job, role_resources(job), cluster))
+    asked = checks.asked_for(job, cluster)
+    doubts = checks.warnings(job, role_resources(job), cluster, asked)
+    return only([*checks.unusable(job, cluster), *doubts])
 
 
 def only(problems: list[str]) -> str:
@@ -198,7 +201,7 @@ def test_no_node_for_a_container_and_the_one_it_must_be_together_with() -> None:
         worker = Role(memory=memory, placement=Placement(together=("ps",)))
         roles = {"ps": Role(memory="3g"), "worker": worker}
         job = expand(Job(command="true", mode=Mode.EACH, roles=roles))
-        return checks.problems(job, role_resources(job), CLUSTER)
+        return checks.problems(job, role_resources(job), CLUSTER, DEFAULT)
 
     assert told("1g") == []
     assert only(told("2g")).startswith(
@@ -236,8 +239,9 @@ def test_a_cluster_that_adds_nodes_only_warns_of_what_its_nodes_do_not_hold(
         hadoop=Hadoop(autoscaling=True),
     )
     job = expand(growing)
-    assert checks.problems(job, role_resources(job), CLUSTER) == []
-    assert said in only(checks.warnings(job, role_resources(job), CLUSTER))
+    queue = checks.asked_for(job, CLUSTER)
+    assert checks.problems(job, role_resources(job), CLUSTER, queue) == []
+    assert said in only(checks.warnings(job, role_resources(job), CLUSTER, queue))
 
 
 def test_what_yarn_itself_refuses_stays_refused_where_nodes_are_added() -> None:
@@ -270,3 +274,90 @@ def test_access_lists_that_let_everybody_in_lose_nothing_where_there_are_none() 
     job = msgspec.structs.replace(job, acl=Acl(view=("*",), modify_groups=("ops",)))
     assert only(by_configuration({}, job)).startswith("acl: modify-groups keep nobody out")
     assert by_configuration({"yarn.acl.enable": "true"}, job) == []
+
+
+# -- queues that are known only once YARN has taken the job ----------------------------------------
+
+
+def test_no_queue_is_held_against_a_job_before_it_is_in_one() -> None:
+    job = expand(Job(command="true", queue="research", roles={"worker": Role(gpus=2)}))
+    tight = Queue(name="research", shares={"": Share(maximum=Amount(memory_mb=512, cores=1))})
+    cluster = YarnCluster(
+        user="ada", largest=CLUSTER.largest, nodes=(PLAIN, WITH_GPUS), queues=(DEFAULT, tight)
+    )
+    assert checks.problems(job, role_resources(job), cluster) == []
+    assert checks.problems(job, role_resources(job), cluster, tight)
+    label = expand(Job(command="true", roles={"worker": Role(label="gpu")}))
+    assert checks.problems(label, role_resources(label), CLUSTER) == []
+    assert "may not use" in only(checks.problems(label, role_resources(label), CLUSTER, DEFAULT))
+
+
+@pytest.mark.parametrize(
+    ("asked", "got", "said"),
+    [
+        (None, "root.users.ada", False),
+        ("default", "root.default", False),
+        ("root.research.vision", "vision", False),
+        ("vision", "root.research.vision", False),
+        ("research.vision", "root.research.vision", False),
+        ("vision", "root.users.ada", True),
+        ("default", "root.users.ada", True),
+    ],
+)
+def test_a_queue_that_is_not_the_one_asked_for_is_named(
+    asked: str | None, got: str, said: bool
+) -> None:
+    text = checks.elsewhere(Job(command="true", queue=asked), got)
+    assert bool(text) is said
+    assert not said or f"into {got!r}, not into {asked!r}" in text
+
+
+def test_queues_of_the_fair_scheduler_are_known_by_their_paths() -> None:
+    info = yarn.QueueInfoProto(queueName="root")
+    child = info.childQueues.add(queueName="root.research")
+    unlimited = {"maxResourceMemory": 2**63 - 1, "maxResourceVCore": 0}
+    child.childQueues.add(queueName="root.research.speech", **unlimited)
+    child.childQueues.add(
+        queueName="root.research.vision", maxResourceMemory=2048, maxResourceVCore=4
+    )
+    found = tuple(cluster_report.queues(info))
+    cluster = YarnCluster(
+        user="ada",
+        largest=CLUSTER.largest,
+        nodes=(msgspec.structs.replace(WITH_GPUS, labels=()),),
+        queues=found,
+        resource_types=(GPU,),
+    )
+    for name in ("root.research.vision", "research.vision"):
+        assert cluster.queue(name) == found[-1]
+    assert cluster.queue("vision") is None
+    job = expand(Job(command="true", roles={"worker": Role(gpus=1, instances=2, memory="1g")}))
+    text = only(checks.problems(job, role_resources(job), cluster, found[-1]))
+    assert "the queue 'root.research.vision' may have at most 2 GiB of memory" in text
+    one = expand(Job(command="true", roles={"worker": Role(gpus=1, memory="1g")}))
+    for queue in found:
+        assert checks.problems(one, role_resources(one), cluster, queue) == []
+
+
+def test_the_fair_scheduler_gives_containers_in_steps_of_its_own() -> None:
+    def rounded(memory_mb: int, **settings: str) -> int:
+        fair = {"yarn.resourcemanager.scheduler.class": "org.apache.fair.FairScheduler"}
+        configuration = Configuration({**fair, **settings})
+        cluster = YarnCluster(
+            user="ada",
+            largest=Amount(),
+            smallest=cluster_report.smallest(configuration),
+            step=cluster_report.step(configuration),
+        )
+        return cluster.rounded(Amount(memory_mb=memory_mb, cores=1)).memory_mb
+
+    least = "yarn.scheduler.minimum-allocation-mb"
+    assert rounded(1100) == 2048
+    assert rounded(100, **{least: "64"}) == 1024
+    older = {"yarn.scheduler.increment-allocation-mb": "512"}
+    assert rounded(1100, **older) == 1536
+    assert (
+        rounded(1100, **older, **{"yarn.resource-types.memory-mb.increment-allocation": "64"})
+        == 1152
+    )
+    assert rounded(100, **older) == 1024

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn.amounts import Amount
+from howdah.backends.yarn.amounts import Amount, rounded
 from howdah.backends.yarn.client.cluster import YarnNode
 from howdah.backends.yarn.master.outstanding_requests import (
     ANY,
@@ -33,7 +34,7 @@ def counts(changes: RequestChanges) -> dict[tuple[str, str], int]:
     return {(request.role, request.place): request.count for request in changes.requests}
 
 
-STEP = Amount(memory_mb=256, cores=1)
+ROUNDED = partial(rounded, smallest=Amount(memory_mb=256, cores=1))
 
 
 def node(memory_mb: int, *, label: str = "", usable: bool = True, rack: str = "/r1") -> YarnNode:
@@ -193,7 +194,7 @@ def test_a_resource_manager_that_takes_constraints_is_told_of_them() -> None:
 def test_a_role_near_another_waits_for_it_and_then_prefers_its_nodes() -> None:
     roles = {"worker": RoleResources(placement=Placement(near=("ps",))), "ps": RoleResources()}
     requests = OutstandingRequests(roles)
-    requests.nodes_are(NODES, smallest=STEP)
+    requests.nodes_are(NODES, rounded=ROUNDED)
     requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3)])
     assert counts(requests.take_changes()) == {("ps", ANY): 1}
     requests.allocated(granted(2, "n1"))
@@ -213,7 +214,7 @@ TOGETHER = {
 
 def test_a_role_together_with_another_is_asked_for_on_its_nodes_and_nowhere_else() -> None:
     requests = OutstandingRequests(TOGETHER, constraints=True)
-    requests.nodes_are(NODES, smallest=STEP)
+    requests.nodes_are(NODES, rounded=ROUNDED)
     requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3, 4)])
     assert counts(requests.take_changes()) == {("ps", ANY): 2}
     assert requests.only_on() == {"worker": (("ps",), frozenset())}
@@ -233,7 +234,7 @@ def test_a_role_together_with_another_is_asked_for_on_its_nodes_and_nowhere_else
 
 def test_a_role_together_with_another_is_not_asked_for_where_that_one_has_gone() -> None:
     requests = OutstandingRequests(TOGETHER)
-    requests.nodes_are(NODES, smallest=STEP)
+    requests.nodes_are(NODES, rounded=ROUNDED)
     requests.add([*asks_for("worker", 1), *asks_for("ps", 2)])
     requests.take_changes()
     requests.allocated(granted(2, "n1"))
@@ -256,7 +257,7 @@ def test_a_role_on_nodes_of_a_spread_one_waits_for_all_of_it_and_may_be_spread_i
         "ps": RoleResources(placement=Placement(spread=True)),
     }
     requests = OutstandingRequests(roles)
-    requests.nodes_are(NODES, smallest=STEP)
+    requests.nodes_are(NODES, rounded=ROUNDED)
     requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3, 4)])
     assert counts(requests.take_changes()) == {("ps", ANY): 2}
     requests.allocated(granted(2, "n1"))
@@ -288,7 +289,7 @@ def test_containers_are_asked_for_evenly_by_the_names_of_nodes_that_have_room_an
             "n5": node(10_000, rack=""),
             "n6": node(128),
         },
-        smallest=STEP,
+        rounded=ROUNDED,
     )
     assert counts(requests.take_changes()) == {
         ("worker", "n1"): 2,
@@ -311,7 +312,7 @@ def test_containers_are_asked_for_evenly_by_the_names_of_nodes_that_have_room_an
 def test_names_of_nodes_are_those_of_the_roles_partition() -> None:
     requests = OutstandingRequests({"worker": RoleResources(memory_mb=256, label="gpu")})
     requests.add(asks_for("worker", 1))
-    requests.nodes_are({"n1": node(512), "n2": node(512, label="gpu")}, smallest=STEP)
+    requests.nodes_are({"n1": node(512), "n2": node(512, label="gpu")}, rounded=ROUNDED)
     assert ("worker", "n2") in counts(requests.take_changes())
     requests.avoid(["n2"])
     assert counts(requests.take_changes()) == {("worker", "n2"): 0, ("worker", "/r1"): 0}
@@ -432,7 +433,7 @@ class Cluster(RuleBasedStateMachine):
     @rule(room=st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1500)))
     def look(self, room: dict[str, int]) -> None:
         """The master is told what room there is, right or wrong."""
-        self.outstanding.nodes_are({name: node(room[name]) for name in room}, smallest=STEP)
+        self.outstanding.nodes_are({name: node(room[name]) for name in room}, rounded=ROUNDED)
 
     @rule(
         key=st.integers(1, 4),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode
@@ -73,6 +75,43 @@ def test_a_full_queue_with_its_figures_and_who_waits_before() -> None:
     assert pending_reason.for_master(accepted(FULL), queue) == (
         "the queue 'research' is full: 2 GiB of memory of 2 GiB of memory in use; "
         "2 other jobs wait in it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (
+            " exceeds current queue or its parents maximum resource allowed). Max share of queue: "
+            "<memory:2048, vCores:16>",
+            "the queue 'root.research' is full: 2 GiB of memory of 2 GiB of memory in use",
+        ),
+        (
+            " exceeds maximum AM resource allowed).",
+            "the queue 'root.research' starts no more jobs now: too many masters run in it already",
+        ),
+        (
+            " exceeds the available resources of the node and the request is reserved)",
+            "no node has 512 MiB of memory, 1 core free; the nearest, n1:1, has 396 MiB of memory",
+        ),
+    ],
+)
+def test_the_fair_schedulers_reasons(why: str, said: str) -> None:
+    text = (
+        "[Sat Nov 21 16:00:00 +0000 2026] Application is added to the scheduler and is not yet "
+        f"activated.  (Resource request: <memory:512, vCores:1>{why}"
+    )
+    queue = Queue(
+        name="root.research",
+        used=Amount(memory_mb=2048, cores=3),
+        shares={"": Share(maximum=Amount(memory_mb=2048, cores=2**31), partial=True)},
+    )
+    busy = cluster(node("n1:1", used_mb=3700)) if "of the node" in why else None
+    assert pending_reason.for_master(accepted(text), queue, busy) == said
+    roomy = Queue(name="root.research")
+    begins = text.partition("  (")[0]
+    assert pending_reason.for_master(accepted(begins), roomy).startswith(
+        "its master waits for 512 MiB of memory"
     )
 
 

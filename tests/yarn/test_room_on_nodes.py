@@ -8,19 +8,14 @@ import pytest
 
 from howdah.backends.base import BackendError
 from tests.hadoop.cluster import Cluster
+from tests.hadoop.options import Scheduler
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until, with_defaults
 
 pytestmark = pytest.mark.thorough
 
-_SCHEDULERS = "org.apache.hadoop.yarn.server.resourcemanager.scheduler"
-CAPACITY = {"yarn.scheduler.capacity.node-locality-delay": "40"}
-FAIR = {
-    "yarn.resourcemanager.scheduler.class": f"{_SCHEDULERS}.fair.FairScheduler",
-    "yarn.resourcemanager.scheduler.monitor.enable": "false",  # the other scheduler's
-    "yarn.scheduler.fair.user-as-default-queue": "false",
-    "yarn.resource-types.memory-mb.increment-allocation": "64",
-}
+CAPACITY = {"properties": {"yarn.scheduler.capacity.node-locality-delay": "40"}}
+FAIR = {"scheduler": Scheduler.FAIR}
 WORKERS = '[roles.worker]\ninstances = {n}\nmemory = "{memory}m"\ncommand = "{command}"\n'
 
 
@@ -34,7 +29,7 @@ def yarn_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeClus
         labels=False,
         gpus="none",
         placement="disabled",
-        properties=request.param,
+        **request.param,
     )
 
 

@@ -126,12 +126,16 @@ def of_master(master: Master) -> Amount:
     return Amount(memory_mb=mebibytes(master.memory), cores=master.cores)
 
 
-def rounded(amount: Amount, smallest: Amount) -> Amount:
-    """What a scheduler makes of it: memory and cores in steps of the smallest container
-    (``yarn.scheduler.minimum-allocation-*``)."""
+def rounded(amount: Amount, smallest: Amount, step: Amount | None = None) -> Amount:
+    """What a scheduler makes of it: memory and cores of the smallest container at least, in steps.
+
+    The capacity scheduler's step is the smallest container (``yarn.scheduler.minimum-allocation-*``), which
+    None stands for; the Fair Scheduler has one of its own.
+    """
+    step = step or smallest
     return Amount(
-        memory_mb=_up(amount.memory_mb, smallest.memory_mb),
-        cores=_up(amount.cores, smallest.cores),
+        memory_mb=_up(max(amount.memory_mb, smallest.memory_mb), step.memory_mb),
+        cores=_up(max(amount.cores, smallest.cores), step.cores),
         more=amount.more,
     )
 

@@ -1,7 +1,8 @@
 """Why a job waits, in words. Pure.
 
 Before its master runs, the ResourceManager's diagnostics name the limit that was hit
-(``AMState`` and ``CSAMContainerLaunchDiagnosticsConstants`` of the capacity scheduler); queue and
+(``AMState``, ``CSAMContainerLaunchDiagnosticsConstants`` of the capacity scheduler, ``FSAppAttempt`` and
+``MaxRunningAppsEnforcer`` of the Fair Scheduler); queue and
 nodes add figures. While the gang's containers are pending, the master knows only what it has asked
 for, and its headroom: `for_containers` says it from the same figures.
 """
@@ -48,7 +49,7 @@ def for_master(
     if application.state != "ACCEPTED":
         return ""
     text = application.diagnostics
-    name = application.queue or (queue.name if queue else "")
+    name = queue.name if queue else application.queue.rpartition(".")[2]
     label = application.label or _partition(text)
     if is_moment(application):
         return "the master's container starts"
@@ -57,7 +58,18 @@ def for_master(
             f"{application.user or 'the user'} has as many masters in the queue {name!r} as one "
             f"user may{_am_figures(text, 'User')}"
         )
-    if "AM resource limit exceeded" in text or "not yet activated" in text:
+    if "exceeds maximum AM resource allowed" in text:
+        return (
+            f"the queue {name!r} starts no more jobs now: too many masters run in it already"
+            f"{_before_it(queue)}"
+        )
+    if "queue or its parents maximum resource allowed" in text:
+        full = _queue_full(name, "", queue, "", application.master) or (
+            f"the queue {name!r} is full, or one that it is in"
+        )
+        return full + _before_it(queue)
+    fair = _is_fair(text, queue)
+    if not fair and ("AM resource limit exceeded" in text or "not yet activated" in text):
         why = (
             "too many masters run in it already"
             if "limit exceeded" in text
@@ -75,7 +87,7 @@ def for_master(
             return no_nodes
     if (full := _queue_full(name, text, queue, label)) is not None:
         return full + _before_it(queue)
-    if "waiting for resources" in text or not text:
+    if "waiting for resources" in text or (fair and "not yet activated" in text) or not text:
         return f"its master waits for {application.master} in the queue {name!r}{_before_it(queue)}"
     return _first_sentence(text)
 
@@ -192,6 +204,8 @@ def _queue_full(
         limit = share.maximum if share is not None else None
         if limit is not None:
             for each in (queue.used + (amount or Amount(memory_mb=1))).beyond(limit):
+                if share is not None and share.partial and each not in ("memory", "cores"):
+                    continue
                 return (
                     f"the queue {name!r} is full: {_some(each, queue.used)} of "
                     f"{quantity(each, limit.of(each))} in use"
@@ -200,6 +214,12 @@ def _queue_full(
     if used and most and float(used[1]) >= float(most[1]) - 1.0:
         return f"the queue {name!r} is full: {used[1]} % of the cluster used, {most[1]} % allowed"
     return None
+
+
+def _is_fair(diagnostics: str, queue: Queue | None) -> bool:
+    """Whether they are the Fair Scheduler's, to whom an application is "not yet activated" until its master has a
+    node."""
+    return "(Resource request: " in diagnostics or (queue is not None and "." in queue.name)
 
 
 def _before_it(queue: Queue | None) -> str:

@@ -2,14 +2,19 @@
 
 YARN itself refuses some of them late (when the master asks), and waits for ever on others: a
 container larger than any node, a label that no node has, a gang larger than its queue may get. What
-is only busy now is no problem: see `howdah.backends.yarn.pending_reason`. What the cluster may still
-make fit (mapping rules and auto-created queues, with ``hadoop.autoscaling`` nodes to come) is a
-warning: `warnings`. So is what it takes and does not heed: `by_configuration`.
+is only busy now is no problem: see `howdah.backends.yarn.pending_reason`. What ``hadoop.autoscaling``
+nodes to come may still make fit is a warning: `warnings`. So is what the cluster takes and does not heed:
+`by_configuration`.
+
+Which queue a job is in is only known once YARN has taken it: the cluster may map users, groups and names of
+applications to queues, also to such as it makes for them. What a queue has to do with is looked for again then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.amounts import (
@@ -19,7 +24,6 @@ from howdah.backends.yarn.amounts import (
     of_master,
     of_role,
     quantity,
-    rounded,
     size,
     total,
 )
@@ -44,9 +48,13 @@ _LIMITS = {
 }
 
 
-def problems(job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster) -> list[str]:
-    """Why the cluster can never run the (expanded) job, each with the nearest possible value."""
-    queue = cluster.queue(job.queue or DEFAULT_QUEUE)
+def problems(
+    job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster, queue: Queue | None = None
+) -> list[str]:
+    """Why the cluster can never run the (expanded) job, each with the nearest possible value.
+
+    ``queue`` is the one that it is in; None while that is not known: what no queue could change is found then.
+    """
     found: list[str] = []
     for name, resources in {"": None, **roles}.items():
         where = f"roles.{name}" if resources else "master"
@@ -63,10 +71,30 @@ def problems(job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster)
     return found
 
 
-def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster) -> list[str]:
-    """Why the (expanded) job may not run as things are, each with the nearest possible value."""
-    queue = cluster.queue(job.queue or DEFAULT_QUEUE)
-    found = [*_queue(job.queue, queue, cluster)]
+def unusable(job: Job, cluster: YarnCluster) -> list[str]:
+    """Why YARN may not take the job into the queue that it asks for."""
+    return [*_queue(job.queue, asked_for(job, cluster), cluster)]
+
+
+def asked_for(job: Job, cluster: YarnCluster) -> Queue | None:
+    """The queue that the job asks for; None if there is none of that name."""
+    return cluster.queue(job.queue or DEFAULT_QUEUE)
+
+
+def elsewhere(job: Job, queue: str) -> str:
+    """That YARN has put the job into another queue than it asks for; empty if it has not."""
+    asked, got = ((each or "").removeprefix("root.") for each in (job.queue, queue))
+    same = asked == got or asked == got.rpartition(".")[2] or asked.rpartition(".")[2] == got
+    if not asked or not got or same:
+        return ""
+    return f"queue: the cluster has put the job into {queue!r}, not into {job.queue!r}, by its own rules"
+
+
+def warnings(
+    job: Job, roles: Mapping[str, RoleResources], cluster: YarnCluster, queue: Queue | None
+) -> list[str]:
+    """Why the (expanded) job may not run as things are in that queue, each with the nearest possible value."""
+    found: list[str] = []
     labels = {f"roles.{name}": resources.label for name, resources in roles.items()}
     for where, label in {"master": job.master.label, **labels}.items():
         known = cluster.labels is None or label in cluster.labels
@@ -136,9 +164,9 @@ def _partition(label: str | None, cluster: YarnCluster) -> list[YarnNode]:
     return [n for n in cluster.nodes if n.state not in GONE and label in (None, n.label)]
 
 
-def _in(label: str | None, queue: Queue | None) -> str:
-    """The partition of requests with that label."""
-    return label or (queue.default_label if queue else "")
+def _in(label: str | None, queue: Queue | None) -> str | None:
+    """The partition of requests with that label; None for any, where it depends on a queue that is not known."""
+    return label or (queue.default_label if queue else None)
 
 
 # -- the queue -----------------------------------------------------------------------------------
@@ -165,7 +193,7 @@ def _queue(asked: str | None, queue: Queue | None, cluster: YarnCluster) -> Iter
         )
     elif not _may_submit(queue, cluster):
         yield (
-            f"queue: {cluster.user} may not submit to {name!r} (acl_submit_applications); "
+            f"queue: {cluster.user} may not submit to {name!r} ({queue.acl_of_submitters}); "
             f"{_instead(usable)}or ask the cluster's administrators"
         )
 
@@ -222,12 +250,12 @@ def _container(where: str, amount: Amount, cluster: YarnCluster) -> Iterator[str
 def _on_a_node(
     where: str, amount: Amount, label: str | None, cluster: YarnCluster
 ) -> Iterator[str]:
-    """``label`` is None where it is wrong itself: then all nodes count."""
+    """``label`` is None where it is wrong itself, or not known: then all nodes count."""
     nodes = _partition(label, cluster)
     if not nodes:
         return
     on_nodes = f"node labelled {label!r}" if label else "node"
-    needed = rounded(amount, cluster.smallest)
+    needed = cluster.rounded(amount)
     if any(not needed.beyond(node.capability) for node in nodes):
         return
     for name in needed.beyond(_greatest(nodes)):
@@ -299,7 +327,7 @@ def _spread(
         if not resources.placement.spread or job.mode is not Mode.GANG:
             continue
         label = _in(resources.label, queue)
-        needed = rounded(of_role(resources), cluster.smallest)
+        needed = cluster.rounded(of_role(resources))
         nodes = _partition(label, cluster)
         fitting = [n for n in nodes if not needed.beyond(n.capability)]
         if nodes and least > len(fitting):
@@ -316,16 +344,16 @@ def _beside(
     """One node must be able to hold both a role's container and one of a role it is to be together with."""
     for name, resources in roles.items():
         others = [each for each in resources.placement.together if each in roles]
-        own = rounded(of_role(resources), cluster.smallest)
+        own = cluster.rounded(of_role(resources))
         nodes = _partition(_in(resources.label, queue), cluster)
         if not others or not nodes:
             continue
         pairs = [
-            (_in(roles[each].label, queue), own + rounded(of_role(roles[each]), cluster.smallest))
+            (_in(roles[each].label, queue), own + cluster.rounded(of_role(roles[each])))
             for each in others
         ]
         if not any(
-            node.label == label and not both.beyond(node.capability)
+            label in (None, node.label) and not both.beyond(node.capability)
             for label, both in pairs
             for node in nodes
         ):
@@ -340,15 +368,15 @@ def _gang(
     job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: YarnCluster
 ) -> Iterator[str]:
     """All tasks that must be there together, and the master, within what the queue may ever have."""
-    needed: dict[str, Amount] = {}
+    needed: dict[str | None, Amount] = {}
     master = _in(job.master.label, queue)
-    needed[master] = rounded(of_master(job.master), cluster.smallest)
+    needed[master] = cluster.rounded(of_master(job.master))
     for name, resources in roles.items():
         role = job.roles[name]
         if job.mode is not Mode.GANG or role.tracking is Tracking.SIDECAR:
             continue
         label = _in(resources.label, queue)
-        each = rounded(of_role(resources), cluster.smallest)
+        each = cluster.rounded(of_role(resources))
         needed[label] = needed.get(label, Amount()) + each * instance_range(role.instances)[0]
     for label, amount in needed.items():
         limit, whose = _limit(label, queue, cluster)
@@ -364,17 +392,22 @@ def _gang(
             break
 
 
-def _limit(label: str, queue: Queue | None, cluster: YarnCluster) -> tuple[Amount | None, str]:
+def _limit(
+    label: str | None, queue: Queue | None, cluster: YarnCluster
+) -> tuple[Amount | None, str]:
     """The most a job in the queue can get of a partition, and in whose words."""
     nodes = _partition(label, cluster)
     if not nodes:
         return None, ""
     everything = total(node.capability for node in nodes)
-    share = queue.shares.get(label) if queue is not None else None
+    share = queue.shares.get(label or "") if queue is not None else None
     if queue is None or share is None:
         return everything, "the cluster has"
     part = share.maximum_part
-    own = share.maximum or Amount(
+    own = share.maximum
+    if own is not None and share.partial:
+        own = msgspec.structs.replace(own, more=everything.more)
+    own = own or Amount(
         memory_mb=int(everything.memory_mb * part),
         cores=int(everything.cores * part),
         # Other resources are not divided by percentages everywhere: only the whole is certain.
@@ -388,7 +421,7 @@ def _limit(label: str, queue: Queue | None, cluster: YarnCluster) -> tuple[Amoun
 def _smaller(
     job: Job,
     roles: Mapping[str, RoleResources],
-    label: str,
+    label: str | None,
     queue: Queue | None,
     name: str,
     cluster: YarnCluster,
@@ -397,7 +430,7 @@ def _smaller(
     limit, _ = _limit(label, queue, cluster)
     assert limit is not None
     here = {
-        role: rounded(of_role(resources), cluster.smallest).of(name)
+        role: cluster.rounded(of_role(resources)).of(name)
         for role, resources in roles.items()
         if _in(resources.label, queue) == label and job.roles[role].tracking is not Tracking.SIDECAR
     }
@@ -407,7 +440,7 @@ def _smaller(
         return "ask for less, or use another queue"
     rest = sum(here[role] * counts[role] for role in here if role != greedy)
     if _in(job.master.label, queue) == label:
-        rest += rounded(of_master(job.master), cluster.smallest).of(name)
+        rest += cluster.rounded(of_master(job.master)).of(name)
     fits = (limit.of(name) - rest) // here[greedy]
     if fits < 1:
         return "ask for less, or use another queue"
@@ -418,5 +451,5 @@ def _short(name: str, amount: int) -> str:
     return f"{size(amount)} of memory" if name == "memory" else quantity(name, amount)
 
 
-def _labelled(label: str) -> str:
+def _labelled(label: str | None) -> str:
     return f" labelled {label!r}" if label else ""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from howdah.backends.yarn.amounts import Amount, most
+from howdah.backends.yarn.amounts import Amount, most, rounded
 
 ANY_LABEL = "*"
 """A queue may use all labels (``accessible-node-labels``)."""
@@ -45,6 +45,8 @@ class Share(msgspec.Struct, frozen=True, kw_only=True):
     guaranteed: Amount | None = None
     maximum: Amount | None = None
     """None where the scheduler does not say."""
+    partial: bool = False
+    """``maximum`` is of memory and cores only: of other resources nothing is said."""
     maximum_part: float = 1.0
     """Of the whole partition, 0 to 1."""
 
@@ -53,8 +55,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     """One queue."""
 
     name: str
+    """As the scheduler calls it: the capacity scheduler by its last part, the Fair Scheduler by its path."""
     path: str = ""
-    """``root.research.vision``; only newer clusters tell."""
+    """``root.research.vision``; only newer clusters with the capacity scheduler tell."""
     running: bool = True
     state: str = "RUNNING"
     labels: tuple[str, ...] = ()
@@ -75,8 +78,15 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return not label or label in self.labels or ANY_LABEL in self.labels
 
     @property
+    def acl_of_submitters(self) -> str:
+        """The setting that says who may submit to it."""
+        return "aclSubmitApps" if "." in self.name else "acl_submit_applications"
+
+    @property
     def known_as(self) -> tuple[str, ...]:
         """What a submitter may call it."""
+        if "." in self.name:
+            return (self.name, self.name.removeprefix("root."))
         return (self.name, self.path) if self.path and self.path != self.name else (self.name,)
 
 
@@ -87,7 +97,9 @@ class YarnCluster(msgspec.Struct, frozen=True, kw_only=True):
     largest: Amount
     """The largest container that may be asked for (``yarn.scheduler.maximum-allocation-*``)."""
     smallest: Amount = Amount(memory_mb=1, cores=1)
-    """Containers come in multiples of this, as far as the configuration says."""
+    """The smallest container, as far as the configuration says."""
+    step: Amount | None = None
+    """Containers come in multiples of this; None for those of the smallest."""
     nodes: tuple[YarnNode, ...] = ()
     queues: tuple[Queue, ...] = ()
     labels: tuple[str, ...] | None = None
@@ -102,6 +114,10 @@ class YarnCluster(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(
             node for node in self.nodes if node.usable and (label is None or node.label == label)
         )
+
+    def rounded(self, amount: Amount) -> Amount:
+        """The container that is given to a request for that."""
+        return rounded(amount, self.smallest, self.step)
 
     def queue(self, name: str) -> Queue | None:
         """The queue that is called so."""

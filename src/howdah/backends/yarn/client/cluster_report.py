@@ -22,6 +22,8 @@ NODE_STATES: tuple[NodeState, ...] = (
     "DECOMMISSIONING",
 )
 _USABLE = "RUNNING"
+_UNLIMITED = 2**31
+_SCHEDULER = "yarn.resourcemanager.scheduler.class"
 
 
 async def cluster(manager: ResourceManager, user: str, largest: Resource) -> YarnCluster:
@@ -44,6 +46,7 @@ async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Yar
         user=user,
         largest=amount(largest),
         smallest=smallest(manager.configuration),
+        step=step(manager.configuration),
         nodes=tuple(node(report) for report in nodes),
         queues=tuple(queues(root)) if root is not None else (),
         labels=tuple(sorted(labels)) if labels is not None and (labels or enabled) else None,
@@ -66,14 +69,30 @@ async def nodes_and_queue(
     Raises:
         HadoopError: the ResourceManager does not answer.
     """
-    nodes, found = await asyncio.gather(manager.nodes(NODE_STATES), _told(manager.queue(queue)))
+    nodes, found = await asyncio.gather(manager.nodes(NODE_STATES), queue_of(manager, queue))
     cluster = YarnCluster(
         user=user,
         largest=Amount(),
         smallest=smallest(manager.configuration),
+        step=step(manager.configuration),
         nodes=tuple(node(report) for report in nodes),
     )
-    return cluster, next(iter(queues(found)), None) if found is not None else None
+    return cluster, found
+
+
+async def queue_of(manager: ResourceManager, name: str) -> Queue | None:
+    """The queue that an application is in by its report, without those below it; None if it is not told of.
+
+    By its whole name first: the last part may be another queue's too, or no queue's.
+
+    Raises:
+        HadoopError: the ResourceManager does not answer.
+    """
+    for each in dict.fromkeys((name, name.rpartition(".")[2])):
+        found = await _told(manager.queue(each))
+        if found is not None:
+            return next(queues(found))
+    return None
 
 
 def amount(resource: Resource) -> Amount:
@@ -105,8 +124,33 @@ def node(report: yarn.NodeReportProto) -> YarnNode:
     )
 
 
+def is_fair(configuration: Configuration) -> bool:
+    """The cluster has the Fair Scheduler, if our copy of the configuration is the cluster's."""
+    return configuration.get(_SCHEDULER).endswith(".FairScheduler")
+
+
+def step(configuration: Configuration) -> Amount | None:
+    """Steps in which the Fair Scheduler gives containers, if our copy of the configuration is the cluster's;
+    None with another scheduler."""
+    if not is_fair(configuration):
+        return None
+
+    def increment(resource: str, older: str, default: int) -> int:
+        name = f"yarn.resource-types.{resource}.increment-allocation"
+        return configuration.integer(name, configuration.integer(older, default))
+
+    older = "yarn.scheduler.increment-allocation"
+    try:
+        return Amount(
+            memory_mb=increment("memory-mb", f"{older}-mb", 1024),
+            cores=increment("vcores", f"{older}-vcores", 1),
+        )
+    except HadoopError:  # a number with a unit
+        return Amount(memory_mb=1, cores=1)
+
+
 def smallest(configuration: Configuration) -> Amount:
-    """Steps in which containers are given, if our copy of the configuration is the cluster's."""
+    """The smallest container, if our copy of the configuration is the cluster's."""
     try:
         return Amount(
             memory_mb=configuration.integer("yarn.scheduler.minimum-allocation-mb", 1024),
@@ -164,6 +208,13 @@ def _shares(info: yarn.QueueInfoProto) -> dict[str, Share]:
     }
     if "" not in found and info.HasField("maximumCapacity"):
         found[""] = Share(maximum_part=info.maximumCapacity)
+    if "" not in found and info.HasField("maxResourceMemory"):  # the Fair Scheduler's
+        # Without a limit the memory is the greatest number there is, and the cores are 0.
+        most = Amount(
+            memory_mb=info.maxResourceMemory if info.maxResourceMemory > 0 else _UNLIMITED,
+            cores=info.maxResourceVCore if info.maxResourceVCore > 0 else _UNLIMITED,
+        )
+        found[""] = Share(maximum=most, partial=True)
     return found
 
 

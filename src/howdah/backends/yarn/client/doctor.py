@@ -181,10 +181,12 @@ def _queues(cluster: YarnCluster) -> Iterator[DoctorFinding]:
         )
         return
     yield fine("queues", f"{cluster.user} may submit to {listed(open_to_us)}")
-    if DEFAULT_QUEUE not in open_to_us:
+    default = cluster.queue(DEFAULT_QUEUE)
+    if default is None or default.name not in open_to_us:
         yield warning(
             "queues",
-            f"jobs that name no queue go to {DEFAULT_QUEUE!r}, which you may not use",
+            f"jobs that name no queue ask for {DEFAULT_QUEUE!r}, which you may not use: they run where the "
+            "cluster's own rules put such jobs elsewhere, and are refused if it has none",
             f'put queue = "{open_to_us[0]}" into the site file or your job files',
         )
     if stopped:

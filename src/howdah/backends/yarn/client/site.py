@@ -129,7 +129,7 @@ class YarnSite:
         label = report.amNodeLabelExpression
         application = pending_reason.Application(
             state=_state(report),
-            queue=report.queue.rpartition(".")[2],
+            queue=report.queue,
             user=report.user,
             diagnostics=report.diagnostics,
             label="" if label.startswith("<") else label,

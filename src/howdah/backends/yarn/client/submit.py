@@ -34,7 +34,7 @@ from howdah.backends.yarn.local_resources import (
 )
 from howdah.backends.yarn.master import renewal
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.errors import HadoopError, RemoteError
+from howdah.hadoop.errors import AccessControl, HadoopError, RemoteError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
@@ -88,7 +88,8 @@ class YarnSubmission:
         self._progress: Callable[[Step], None] = lambda step: None
         self._packing: staging.Packing | None = None
         self._job: Job | None = None
-        self._warnings: list[str] = []
+        self._doubts: list[str] = []
+        """Why YARN may not take it into the queue that it asks for."""
         self._unheeded: list[str] = []
         self._tokens_of_others: dict[str, Token] = {}
         self._folder: str | None = None
@@ -121,12 +122,14 @@ class YarnSubmission:
             places = {"store": base, **staging.written(job, configuration)}
             _refuse_encryption_zones(reached.access, places)
         found = checks.problems(job, role_resources(job), reached.cluster)
-        self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
+        self._doubts = checks.unusable(job, reached.cluster)
+        if not found and (asked := checks.asked_for(job, reached.cluster)) is not None:
+            self._doubts += checks.problems(job, role_resources(job), reached.cluster, asked)
         providers = token_providers.find(job.hadoop.tokens)
         self._unheeded = checks.by_configuration(job, configuration)
         if found:
             raise BackendError(
-                f"This cluster can never run the job:{_lines([*found, *self._warnings])}"
+                f"This cluster can never run the job:{_lines([*found, *self._doubts])}"
             )
         self._packing = staging.Packing(
             job,
@@ -181,7 +184,7 @@ class YarnSubmission:
             self._stop_if_cancelled()
             self._say_how_long(access, credentials)
             handed_over = True
-            self._hand_over(access, submission)
+            self._hand_over(reached, submission)
             meta = directory.meta()
             directory.write_meta(msgspec.structs.replace(meta, submitter=None))
         except BaseException as error:
@@ -262,22 +265,44 @@ class YarnSubmission:
             return []
 
     def _hand_over(
-        self, access: Access, submission: yarn.ApplicationSubmissionContextProto
+        self, reached: _Reached, submission: yarn.ApplicationSubmissionContextProto
     ) -> None:
+        access = reached.access
         self._tell(Step(what="submitting"))
-        doubts = _lines(self._warnings)
+        doubts = _lines(self._doubts)
         try:
-            access.call(access.manager.submit_and_wait(submission, timeout_s=ACCEPTED_S))
+            report = access.call(access.manager.submit_and_wait(submission, timeout_s=ACCEPTED_S))
         except SubmissionFailed as error:
             raise BackendError(f"YARN did not take the job: {error}{doubts}") from error
         except HadoopError as error:
             raise BackendError(f"YARN refuses the job: {error}{doubts}") from error
-        if doubts:
-            self._tell(
-                Step(what="submitting", note=f"YARN has taken the job, but it may not run:{doubts}")
-            )
+        except BackendError as error:
+            if not isinstance(error.__cause__, AccessControl):
+                raise
+            raise BackendError(f"YARN refuses the job: {error.__cause__}{doubts}") from error
+        self._check_in_its_queue(reached, report.queue)
         if self._unheeded:
             note = f"the cluster does not heed all of the job:{_lines(self._unheeded)}"
+            self._tell(Step(what="submitting", note=note))
+
+    def _check_in_its_queue(self, reached: _Reached, name: str) -> None:
+        """What cannot be known before YARN has put the job into a queue: see `howdah.backends.yarn.client.checks`."""
+        access, job = reached.access, self._job
+        assert job is not None
+        try:
+            queue = access.call(cluster_report.queue_of(access.manager, name))
+        except (HadoopError, BackendError):
+            return  # it is taken, and YARN will tell
+        roles = role_resources(job)
+        if queue is not None and (found := checks.problems(job, roles, reached.cluster, queue)):
+            raise BackendError(
+                f"This cluster can never run the job in the queue {queue.name!r}, which YARN has put it "
+                f"into:{_lines(found)}"
+            )
+        if elsewhere := checks.elsewhere(job, name):
+            self._unheeded.append(elsewhere)
+        if doubts := checks.warnings(job, roles, reached.cluster, queue):
+            note = f"YARN has taken the job, but it may not run:{_lines(doubts)}"
             self._tell(Step(what="submitting", note=note))
 
     # -- what is shipped -----------------------------------------------------------------------

@@ -26,7 +26,7 @@ from howdah.backends.base import (
     RoleResources,
 )
 from howdah.backends.yarn import container_paths, launch_context, records, secretfile
-from howdah.backends.yarn.client import application_end
+from howdah.backends.yarn.client import application_end, cluster_report
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import FILE, KEYTAB, LocalResources
 from howdah.backends.yarn.master import renewal
@@ -183,7 +183,6 @@ class YarnBackend:
         if self._attempt == 1 and answer.HasField("maximumCapability"):
             # A ResourceManager that has just started gives no more than the nodes it has seen.
             self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
-        handler = self._configuration.get(_HANDLER, "disabled")
         self.page_readers, _ = await asyncio.gather(
             asyncio.to_thread(
                 readers,
@@ -195,7 +194,10 @@ class YarnBackend:
             ),
             self._note_former_ends(),
         )
-        requests = OutstandingRequests(roles, constraints=handler not in ("", "disabled"))
+        handler = self._configuration.get(_HANDLER, "disabled")
+        # The Fair Scheduler refuses every call with such a request, whatever the handler.
+        takes = handler not in ("", "disabled") and not cluster_report.is_fair(self._configuration)
+        requests = OutstandingRequests(roles, constraints=takes)
         self._containers = ContainerTable(
             requests,
             roles,
@@ -355,7 +357,7 @@ class YarnBackend:
         self._registered = True
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
-        self._queue = answer.queue.rpartition(".")[2]
+        self._queue = answer.queue
         return answer
 
     def _refuse_impossible(self, largest: Resource) -> None:
@@ -442,7 +444,7 @@ class YarnBackend:
                 node.host if self._with_port else node.host.rpartition(":")[0]: node
                 for node in cluster.nodes
             },
-            smallest=cluster.smallest,
+            rounded=cluster.rounded,
             default_label=queue.default_label if queue is not None else "",
         )
         self._wake()

@@ -25,12 +25,12 @@ node. Beside it they are asked for anywhere, so what a named node has no more ro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn.amounts import Amount, of_role, rounded
+from howdah.backends.yarn.amounts import Amount, of_role
 from howdah.backends.yarn.client.cluster import YarnNode
 from howdah.core.messages import ContainerRequest
 
@@ -141,12 +141,16 @@ class OutstandingRequests:
         self._avoid = frozenset(nodes)
 
     def nodes_are(
-        self, nodes: Mapping[str, YarnNode], *, smallest: Amount, default_label: str = ""
+        self,
+        nodes: Mapping[str, YarnNode],
+        *,
+        rounded: Callable[[Amount], Amount],
+        default_label: str = "",
     ) -> None:
         """These are the nodes, by the names that requests give them, and what is free on them.
 
-        ``smallest`` is the step in which containers are given, ``default_label`` the label of roles
-        that have none. A node that is not told of, or whose rack is not, is never asked for by
+        ``rounded`` gives the container that comes of a request for so much, ``default_label`` is the label of
+        roles that have none. A node that is not told of, or whose rack is not, is never asked for by
         name: a scheduler that is asked for a node and not for its rack fails
         (``LocalityAppPlacementAllocator``).
         """
@@ -163,7 +167,7 @@ class OutstandingRequests:
             if placement.racks or placement.together or self._near(role) or self._apart_from(role):
                 continue
             label = resources.label or default_label
-            each = rounded(of_role(resources), smallest)
+            each = rounded(of_role(resources))
             there = {name: left for name, left in free.items() if nodes[name].label == label}
             self._named[role] = _evenly(count, each, there)
             for name, number in self._named[role].items():
