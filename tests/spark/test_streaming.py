@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -240,6 +241,45 @@ def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: P
         with pytest.raises(FeedError, match="between two micro-batches"):
             stream.wait(120)
         assert not stream.query.isActive
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_stream(
+    spark: Any, tmp_path: Path, saves: bool
+) -> None:
+    def train(args: Any, ctx: Any) -> int:
+        feed, saved, rows = ctx.feed(), Path(args) / "saved", 0
+        if saved.exists():
+            feed.restore(saved.read_bytes())
+        for epoch in feed.epochs():
+            rows += sum(len(batch["value"]) for batch in epoch.batches(10))
+            if saves:
+                saved.write_bytes(feed.position_bytes())
+            (Path(args) / f"{ctx.generation}.tmp").write_text(str(os.getpid()))
+            (Path(args) / f"{ctx.generation}.tmp").rename(Path(args) / f"{ctx.generation}")
+        return rows
+
+    source = Source(spark, tmp_path / "in")
+    source.add(1, 2)
+    cluster = Cluster.start(spark, train, str(tmp_path), workers=1, restarts=1, on_log=None)
+    try:
+        stream = cluster.train_stream(source.stream())
+        wait_for(lambda: stream.report.micro_batches == 1 and (tmp_path / "1").exists())
+        os.kill(int((tmp_path / "1").read_text()), signal.SIGKILL)
+        if not saves:
+            with pytest.raises(FeedError, match="learned in run 1 of the feed 'train' is lost"):
+                stream.wait(120)
+            return
+        wait_for(lambda: [each.generation for each in cluster.places] == [2])
+        source.add(3, 4, 5)
+        wait_for(lambda: stream.report.micro_batches == 2)
+        report = stream.stop(60)
+        assert (report.rows, report.repeated, report.forgotten) == (5, 0, 0)
+        assert cluster.status().restarts == 1
+        assert cluster.results() == {0: 3}
     finally:
         cluster.stop()
 
