@@ -259,8 +259,8 @@ def websocket(
 
 
 def test_an_address_lets_one_in_once_and_to_that_jobs_pages_alone(shown: Shown) -> None:
-    """Somebody finds the address that let a reader in to a job's pages, or uses their own pass for
-    another job. An address is good once, and a pass for one job."""
+    """Somebody finds the address that let a reader in to a job's pages, or uses their own cookie
+    for another job. An address is good once, and a cookie for one job."""
     link = shown.link("vera")
     other = f"{shown.job.job_id[:-4]}zzzz.pages.localhost"
     assert shown.page(link, "", "HEAD").status == 200  # a program that looks at links beforehand
@@ -372,8 +372,8 @@ def test_a_browser_opens_a_page_that_reaches_nothing_else(shown: Shown, chromium
     assert shown.portal("vera", f"/jobs/{shown.job.job_id}/api/v1/job").json()["phase"] == "running"
 
 
-def test_all_passes_end_with_the_job(shown: Shown) -> None:
-    """Somebody keeps a pass until the job has ended. It is good for nothing then.
+def test_nobody_stays_let_in_when_the_job_has_ended(shown: Shown) -> None:
+    """Somebody keeps the cookie of a job's pages until the job has ended. It is good for nothing then.
 
     Ends the job: what needs it running comes before.
     """

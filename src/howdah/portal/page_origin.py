@@ -1,11 +1,11 @@
-"""Where pages of jobs' tasks are served in a team's portal, and the passes that let readers in there.
+"""Where pages of jobs' tasks are served in a team's portal, and who is let in there.
 
 A TensorBoard, a notebook or a dashboard is a program of the job's owner. Each job has a host name of its
 own for them, so to a browser each job's pages are another site's: their scripts reach neither the portal
 nor the pages of other jobs. The portal knows its readers, and sends one there with a ticket in the
 address, which is good once. It is exchanged for a cookie of that host alone.
 
-All passes are in memory. When the portal starts again, readers go through the job's page once more.
+Tickets and sessions are in memory. When the portal starts again, readers go through the job's page once more.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ TICKET_S = 60.0
 SESSION_S = 8 * 3600.0
 """A reader who was let in stays so this long; then the job's page in the portal leads there again."""
 MOST = 10_000
-"""Passes of a kind in memory. The oldest make room."""
+"""Tickets, and sessions, in memory. The oldest make room."""
 
 
-class _Pass(msgspec.Struct, frozen=True):
+class _Admission(msgspec.Struct, frozen=True):
     job_id: str
     reader: Reader
     until: float
 
 
-class _Passes:
+class _Admissions:
     """What secrets are good for: the pages of one job, for one reader."""
 
     def __init__(self, life_s: float, clock: Callable[[], float]) -> None:
         self._life_s = life_s
         self._clock = clock
-        self._known: dict[str, _Pass] = {}
+        self._known: dict[str, _Admission] = {}
         """The oldest first."""
 
     def issue(self, job_id: str, reader: Reader) -> str:
@@ -49,7 +49,7 @@ class _Passes:
         while known and (len(known) >= MOST or next(iter(known.values())).until <= now):
             del known[next(iter(known))]
         secret = secrets.token_urlsafe(24)
-        known[secret] = _Pass(job_id, reader, now + self._life_s)
+        known[secret] = _Admission(job_id, reader, now + self._life_s)
         return secret
 
     def reader(self, secret: str, job_id: str) -> Reader | None:
@@ -89,8 +89,8 @@ class PageOrigin:
         # No page of another job can set it, even below a domain that both have.
         self.cookie: str = ("__Host-" if self.secure else "") + f"{COOKIE_PREFIX}page"
         self._netloc = parts.netloc.lower()
-        self._tickets = _Passes(TICKET_S, clock)
-        self._sessions = _Passes(SESSION_S, clock)
+        self._tickets = _Admissions(TICKET_S, clock)
+        self._sessions = _Admissions(SESSION_S, clock)
 
     @property
     def url(self) -> str:

@@ -1,4 +1,4 @@
-"""Passes to pages of jobs' tasks, by a clock that is set."""
+"""Tickets to pages of jobs' tasks and sessions there, by a clock that is set."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ticket(origin: PageOrigin) -> str:
     return parse_qs(link.query)["ticket"][0]
 
 
-def test_passes_are_good_for_as_long_as_is_said() -> None:
+def test_tickets_and_sessions_are_good_for_as_long_as_is_said() -> None:
     now = 1000.0
     origin = PageOrigin("https://pages.example/", lambda: now)
     late, kept = ticket(origin), origin.take(ticket(origin), JOB)
@@ -33,7 +33,7 @@ def test_passes_are_good_for_as_long_as_is_said() -> None:
     assert origin.reader(cookies, JOB) is None
 
 
-def test_passes_that_nobody_uses_take_no_more_room_than_is_said(
+def test_tickets_that_nobody_uses_take_no_more_room_than_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(page_origin, "MOST", 3)
