@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import http.client
+import json
 import os
 import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +22,8 @@ from howdah.coordinator.web.security import Refusal
 from howdah.portal.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
-from tests.cli.howdah import until
+from tests.cli.howdah import start, until
+from tests.portal.conftest import Past
 from tests.portal.test_team import OTHER_UID
 
 
@@ -116,3 +122,53 @@ def test_there_are_none_where_no_folder_of_the_owners_has_any(
     assert boards.has(copy)
     change(Path(local_copy.origin_of(copy.path).folder) / "tensorboard")
     assert not boards.has(copy)
+
+
+def asked(url: str, cookie: str = "") -> tuple[int, Message, str]:
+    """The answer of a server of this machine, whatever it is called in the address."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection("127.0.0.1", parts.port, timeout=90)
+    with contextlib.closing(connection):
+        headers = {"Host": parts.netloc, "Cookie": cookie}
+        connection.request("GET", f"{parts.path}?{parts.query}", headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.msg, answer.read().decode()
+
+
+def let_in(link: str) -> str:
+    """The cookie that a one-time link gives."""
+    status, headers, text = asked(link)
+    assert status == 200, text
+    return headers["Set-Cookie"].partition(";")[0]
+
+
+@pytest.mark.timeout(150)
+def test_a_portal_of_ones_own_shows_those_of_ended_jobs(past: Past) -> None:
+    (past.good.path / "tensorboard" / "events").touch()
+    portal = start("ui", "--json")
+    try:
+        address = json.loads(portal.until_line('"address"'))["address"]
+        home, cookie = address.partition("/login")[0], let_in(address)
+        jobs = {directory: f"{home}/jobs/{directory.job_id}/" for directory in past[1:3]}
+        page = jobs[past.good]
+        links = {
+            job: json.loads(asked(f"{url}api/v1/job", cookie)[2])["links"]
+            for job, url in jobs.items()
+        }
+        assert links == {
+            past.good: [{"name": "TensorBoard", "href": "proxy/tensorboard:0/"}],
+            past.failed: [],
+        }
+        assert asked(f"{page}proxy/tensorboard:0/")[0] == 401
+        assert asked(f"{page}proxy/worker:0/", cookie)[0] == 404
+        status, headers, _ = asked(f"{page}proxy/tensorboard:0/", cookie)
+        assert status == 303
+        link = headers["Location"]
+        board = link.partition("/login")[0] + "/proxy/tensorboard:0/"
+        assert urlsplit(link).hostname == f"{past.good.job_id}.localhost"
+        assert asked(board, cookie)[0] == 401, "the portal's own cookie lets nobody in there"
+        status, _, text = asked(board, let_in(link))
+        assert status == 200 and "<title>TensorBoard</title>" in text
+    finally:
+        portal.process.terminate()
+        portal.end()

@@ -61,6 +61,10 @@ class Reader(msgspec.Struct, frozen=True):
         return [f"user:{self.name}", f"user:{ALL}", *(f"group:{each}" for each in self.groups)]
 
 
+MYSELF = Reader("", is_admin=True)
+"""Who reads a portal of their own."""
+
+
 class Team(msgspec.Struct, frozen=True, kw_only=True):
     """How readers are known."""
 

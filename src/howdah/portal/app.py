@@ -129,7 +129,8 @@ def create_portal(
             user, who sees all.
         prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
         pruning: what removes old jobs, for the list to tell administrators of it.
-        origin: where pages of jobs' tasks are shown to a team; by default they are not.
+        origin: where pages of jobs' tasks are shown, those of running ones to a team alone; by default
+            they are not.
     """
     identity: Any = PortalIdentity(token)
     if team is None:
@@ -269,7 +270,7 @@ def create_portal(
     app.jobs = jobs
     app.pages = pages
     app.prefix = prefix
-    if team is not None and origin is not None:
+    if origin is not None:
         page_gate = TaskPagesGate(identity, team, origin)
         app.task_pages = TaskPages(jobs, pages, page_gate, origin)
     return app

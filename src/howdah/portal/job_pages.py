@@ -43,7 +43,7 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.portal import live_answers
-from howdah.portal.access_control import Reader, Team, mask_of_directory
+from howdah.portal.access_control import MYSELF, Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
 from howdah.portal.documents import SinceBefore
 from howdah.portal.jobs import Jobs
@@ -137,10 +137,12 @@ class JobPages:
         directory, row = found
         if reader is not None:
             send = await self._shared(directory, path, reader, scope, send)
-            if path.startswith(PROXY_ROOT):
-                onward = await self._on_to_task_page(directory, row, path, reader)
-                await onward(scope, receive, send)
-                return
+        # A running job's are at its own address, for whoever has its token.
+        is_own = reader is None and (not row.ended or self._origin is None)
+        if path.startswith(PROXY_ROOT) and not is_own:
+            onward = await self._on_to_task_page(directory, row, path, reader or MYSELF)
+            await onward(scope, receive, send)
+            return
         if not path:
             # Relative links in the page need the slash.
             await notice(row.name, "One moment.", to=f"./{job_id}/")(scope, receive, send)

@@ -27,7 +27,7 @@ from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.portal.as_owner import as_owner, may_be
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.storage.local_copy import origin_of
+from howdah.storage.local_copy import CopyOrigin, account, origin_of
 from howdah.wire.messages import WebAddress
 
 IDLE_S = 600.0
@@ -135,7 +135,7 @@ class _Summaries(NamedTuple):
 def _summaries(directory: JobDirectory) -> _Summaries | None:
     """None if there are none that can be shown."""
     try:
-        origin = origin_of(directory.path)
+        origin = _origin(directory)
         if origin.uid is None or not may_be(origin.uid):
             return None
         folder = Path(origin.folder) / layout.TENSORBOARD
@@ -148,6 +148,15 @@ def _summaries(directory: JobDirectory) -> _Summaries | None:
         return _Summaries(folder, origin.owner, origin.uid, found.st_gid)
     except (OSError, StorageError):
         return None
+
+
+def _origin(directory: JobDirectory) -> CopyOrigin:
+    """Where the portal has the job from. In a portal of one's own that is the job directory itself."""
+    try:
+        return origin_of(directory.path)
+    except StorageError:
+        uid = directory.path.stat().st_uid
+        return CopyOrigin(folder=os.fspath(directory.path), owner=account(uid), uid=uid)
 
 
 async def _start(directory: JobDirectory) -> _Board:

@@ -1,4 +1,5 @@
-"""The server of jobs' pages in a team's portal: TensorBoard, notebooks, dashboards of running jobs.
+"""The server of jobs' pages beside a portal: in a team's TensorBoard, notebooks and dashboards of running
+jobs, in everybody's own TensorBoard of ended ones.
 
 It passes requests on to the job's coordinator, and so to the program: as the owner for the job's owner,
 and with a reader's pass for everybody else, so the coordinator decides what others may open.
@@ -73,7 +74,7 @@ class Onward(NamedTuple):
 class TaskPagesGate(Gate):
     """Lets in whom the portal has sent, with the cookie that they got for it."""
 
-    def __init__(self, identity: Any, team: Team, origin: PageOrigin) -> None:
+    def __init__(self, identity: Any, team: Team | None, origin: PageOrigin) -> None:
         super().__init__(identity, ("*",), time.time)
         self._team = team
         self._origin = origin
@@ -84,7 +85,8 @@ class TaskPagesGate(Gate):
         Raises:
             Refusal: it does not come through the proxy, or is for none.
         """
-        self._team.check_proxy(client)
+        if self._team is not None:
+            self._team.check_proxy(client)
         job_id = self._origin.job_of(headers.get("host", ""))
         if job_id is None:
             raise Refusal(

@@ -46,7 +46,8 @@ def ui_command(port: int, store: str | None, as_json: bool) -> int:
     Prints the address to open. It works once, within ten minutes, and signs the browser in. The
     pages are served to this machine only.
 
-    With --json: one JSON object, {"address": …, "folder": …}, once it listens.
+    With --json: one JSON object, {"address": …, "folder": …, "pages_port": …}, once it listens.
+    TensorBoard of jobs that have ended is at "pages_port".
     """
     import asyncio
 
@@ -109,6 +110,7 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
     from howdah.client.following.tunnel import LOCAL, local_base
     from howdah.portal.app import NAME, create_portal
     from howdah.portal.jobs import Jobs, list_folder
+    from howdah.portal.page_origin import PageOrigin
     from howdah.storage.jobdir import check_folder_of_jobs
     from howdah.wire.addresses import listening
     from howdah.wire.tickets import login_link
@@ -123,14 +125,17 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
             f"port {port} of this machine can't be used ({error.strerror or error}); give another one, "
             "or leave --port out"
         ) from None
+    beside = listening(LOCAL, None)
+    origin = PageOrigin(f"http://localhost:{beside.getsockname()[1]}")
     to = f"jobs/{job_id}/" if job_id else ""
     await show(
-        create_portal(Jobs(base, list_folder()), token),
+        create_portal(Jobs(base, list_folder()), token, origin=origin),
         sock,
         lambda server: login_link(local_base(NAME, server.port), token, time.time(), to),
         folder=os.fspath(base),
         told=f"shows {job_id or 'the jobs'} in {base}",
         as_json=as_json,
+        pages=beside,
     )
 
 
