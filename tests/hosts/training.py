@@ -62,6 +62,7 @@ else:
             time.sleep(0.1)
     chief.settimeout(None)  # as NCCL: who waits for a peer waits for ever
 goal = Path(os.environ["GOAL"])
+bulk = int(os.environ["BULK"])
 on = True
 while on:
     step += 1
@@ -73,9 +74,13 @@ while on:
         for peer in peers:
             peer.sendall(b"+" if on else b"-")
         if step % 10 == 0:
-            saved.joinpath(f"{step}.tmp").write_text(str(step))
+            saved.joinpath(f"{step}.tmp").write_text(str(step).ljust(bulk))
             saved.joinpath(f"{step}.tmp").rename(saved / str(step))
             note("saved", step)
+            if bulk:
+                saved.joinpath(str(step - 30)).unlink(missing_ok=True)
+                if step <= 200:  # a log of a size that does not depend on how long this takes
+                    print("saved", "." * bulk, flush=True)
     else:
         chief.sendall(b".")
         answer = chief.recv(1)
@@ -146,15 +151,15 @@ class Ledger:
 class Training:
     """A job of the program in `tests.hosts.training`, on the cluster."""
 
-    def __init__(self, yarn: Yarn, workers: int = 2, more: str = "") -> None:
-        """``more``: tables of the job file."""
+    def __init__(self, yarn: Yarn, workers: int = 2, more: str = "", bulk: int = 0) -> None:
+        """``more``: tables of the job file; ``bulk``: bytes of each checkpoint, and of the first 20 as many of log."""
         self.workers = workers
         number = len(yarn.jobs)
         self.ledger = Ledger(yarn.folder / f"ledger-{number}")
         self.goal = yarn.folder / f"goal-{number}"
         text = f"""
 command = "python3 train.py"
-env = {{ LEDGER = "{self.ledger.folder}", GOAL = "{self.goal}" }}
+env = {{ LEDGER = "{self.ledger.folder}", GOAL = "{self.goal}", BULK = "{bulk}" }}
 [checkpoint]
 settle = "200ms"
 [roles.worker]
