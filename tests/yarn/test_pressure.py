@@ -52,11 +52,12 @@ memory = "1g"
     job.running()
     other = submit("b", 1)
     other.running(SOON_S)
-    asked = list(yarn.folder.glob("asked-*-1"))
     taken = until(lambda: [f for f in job.view().failures if f.cause == "preempted"], "it is told")
-    assert asked
+    assert list(yarn.folder.glob("asked-*-1"))
     assert not any(failure.counted for failure in taken)
-    assert min(path.stat().st_mtime for path in asked) < min(failure.time for failure in taken)
+    story = job.handle.events(follow=False)
+    noticed = [each.time for each in story if each.kind == "preemption-noticed"]
+    assert min(noticed) < min(failure.time for failure in taken)
     (yarn.folder / "stop-b").touch()
     assert other.wait(SOON_S).outcome == "succeeded"
     job.running(SOON_S)
