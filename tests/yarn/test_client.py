@@ -114,6 +114,8 @@ def test_a_queue_that_is_not_for_the_user_is_refused_with_others(
 ) -> None:
     path = yarn.folder / "job.toml"
     path.write_text(SHORT + SMALL)
+    yarn.cluster.hdfs("/user/ada", "MKDIRS")
+    yarn.cluster.hdfs("/user/ada", "SETOWNER", owner="ada")
     environ = {**os.environ, "HADOOP_USER_NAME": "ada"}
     run = start("run", str(path), "--backend", "yarn", "--set", "queue=closed", env=environ)
     assert run.end() == 3

@@ -129,7 +129,8 @@ def test_a_queue_that_yarn_refuses_is_refused_with_its_reason(yarn: Yarn, fair: 
         yarn.cluster.hdfs("/user/ada", "SETOWNER", owner="ada")
         told = run(yarn, 'queue = "closed"', memory=256, code=3, user="ada").told
         assert "YARN refuses the job" in told
-        assert "ada may not submit to 'closed' (aclSubmitApps); use root.default" in told
+        assert "ada may not submit to 'closed' (aclSubmitApps); use root." in told, told
+        assert "root.default" in told
     else:
         told = run(yarn, 'queue = "nowhere"', memory=256, code=3).told
         assert "YARN did not take the job" in told
