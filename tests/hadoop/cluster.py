@@ -83,6 +83,8 @@ class Cluster:
         _copy_formatted_name(site)
         if site.hosts:
             _give_out_data(site)
+        if options.nodes_as:
+            daemons.give_to_account(site)
         (folder / "site.json").write_bytes(msgspec.json.encode(site))
         return Cluster(site)
 

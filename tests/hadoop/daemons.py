@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
+import shutil
 import signal
 import subprocess
 import time
@@ -68,6 +70,7 @@ def start(site: Site, daemon: Daemon) -> None:
     """Start the process. It is not ready when this returns."""
     if (running := pid(site, daemon)) is not None:
         raise ValueError(f"{daemon.name} runs already (process {running})")
+    account = _account(site, daemon)
     with (site.logs / f"{daemon.name}.log").open("ab") as log:
         child = subprocess.Popen(
             _command(site, daemon),
@@ -77,6 +80,9 @@ def start(site: Site, daemon: Daemon) -> None:
             cwd=site.folder,
             env=_environment_of(site, daemon),
             start_new_session=True,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
         )
     _children[child.pid] = child
     process = psutil.Process(child.pid)
@@ -107,6 +113,14 @@ def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
     if daemon.kind is Kind.KDC:
         return {**Kdc(site.realm_dir).server_env(), MARKER: str(site.folder)}
     env = environment(site, site.own_conf_dir(daemon))
+    if account := _account(site, daemon):
+        env = {name: value for name, value in env.items() if name not in ("USER", "LOGNAME")}
+        jars = artifacts.jars(site.options.version)
+        own = [str(_lent(site) / jar.name) for jar in jars]
+        env |= {
+            "CLASSPATH": ":".join([*own, str(site.own_conf_dir(daemon))]),
+            "HOME": account.pw_dir,
+        }
     match daemon.kind:
         case Kind.KMS:
             own = artifacts.kms(site.options.version)
@@ -115,6 +129,33 @@ def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
         case _:
             return env
     return {**env, "CLASSPATH": ":".join([*map(str, own), env["CLASSPATH"]])}
+
+
+def _account(site: Site, daemon: Daemon) -> pwd.struct_passwd | None:
+    """Who that daemon runs as, if not as whoever starts it."""
+    name = site.options.nodes_as
+    return pwd.getpwnam(name) if name and daemon.kind is Kind.NODE_MANAGER else None
+
+
+def _lent(site: Site) -> Path:
+    """Where another account finds what the cache has, which may be in a home closed to others."""
+    return site.folder / "lent"
+
+
+def give_to_account(site: Site) -> None:
+    """Let NodeManagers of another account have what they need."""
+    (site.folder / "tmp").chmod(0o1777)
+    native = artifacts.native()
+    for file in (*artifacts.jars(site.options.version), *(native.iterdir() if native else ())):
+        there = _lent(site) / file.name
+        there.parent.mkdir(exist_ok=True)
+        try:
+            there.hardlink_to(file)
+        except OSError:  # another file system
+            shutil.copyfile(file, there)
+    for daemon in site.daemons:
+        if account := _account(site, daemon):
+            os.chown(site.data_dir(daemon), account.pw_uid, account.pw_gid)
 
 
 def run(site: Site, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -301,6 +342,10 @@ def _keep_archive(site: Site, daemon: Daemon) -> None:
         beside.replace(final)
 
 
+def _native(site: Site) -> Path | str:
+    return _lent(site) if site.options.nodes_as else artifacts.native() or ""
+
+
 def _flags(site: Site, daemon: Daemon) -> list[str]:
     flags = [
         *_FLAGS,
@@ -317,7 +362,9 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
     if site.options.kerberos:
         flags.append(f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}")
     if daemon.kind is Kind.NODE_MANAGER and site.options.native:
-        flags.append(f"-Djava.library.path={artifacts.native() or ''}")
+        flags.append(f"-Djava.library.path={_native(site)}")
+    if _account(site, daemon):
+        return flags  # the class-data archives are of another class path
     archive = _archive(site, daemon)
     if archive.exists():
         flags += [f"-XX:SharedArchiveFile={archive}"]

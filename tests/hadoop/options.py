@@ -93,6 +93,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A realm of its own (`tests.hadoop.kdc`); all daemons demand Kerberos or tokens."""
     kms: bool = False
     """A Key Management Server for encryption zones; only with ``kerberos``."""
+    nodes_as: str = ""
+    """Account of this machine that NodeManagers and all containers run as, of whichever user's job; that of the
+    other daemons if it is empty. Root's to choose."""
     native: bool = True
     """NodeManagers have Hadoop's native library, as on a real site.
 

@@ -179,6 +179,10 @@ def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
     """On YARN, a program of another user on the same node reads the containers' folders, logs and
     environments, traces and signals their processes, and calls their sockets and the ports of
     agents and coordinator. It learns nothing, and the job goes on."""
+    attack_as_another_user(yarn)
+
+
+def attack_as_another_user(yarn: Yarn) -> None:
     job = yarn.submit(JOB, files={"works.py": WORKS})
     job.until_logged("worker:0", "it works")
     processes = [*job.processes(), job.master()]
