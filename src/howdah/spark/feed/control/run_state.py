@@ -5,10 +5,11 @@ No I/O, no locks: `howdah.spark.feed.control.feed_controller` has those.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
 
 from howdah.spark.feed.control.plan import Allowance, Load, Resumption, allowance, preference
-from howdah.spark.feed.intervals import before, count, merged
+from howdah.spark.feed.intervals import count, merged, without
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
@@ -66,10 +67,18 @@ class EpochState:
         self.active.pop(part, None)
 
     def send_again(self, part: Part, start: int) -> None:
-        """A task sends the partition from that offset on: what was thrown away of it is not lost."""
+        """A task begins to send the partition from that offset on."""
+        self.begun[part].next = start
+
+    def sent(self, part: Part, upto: int | None) -> None:
+        """It has sent the rows up to that offset (None: all): what was thrown away of them before is
+        not lost. A task that Spark gives up may not have come so far."""
+        assignment = self.begun[part]
+        end = sys.maxsize if upto is None else upto
         for (rank, known), ranges in self.dropped.items():
             if known == part:
-                self.dropped[rank, known] = before(ranges, start)
+                self.dropped[rank, known] = without(ranges, [(assignment.next, end)])
+        assignment.next = max(assignment.next, end)
 
     def expected_rows(self) -> float:
         """Rows a partition has, as far as can be told."""
@@ -86,6 +95,8 @@ class _Assignment:
         """Another attempt had the partition before: trainers may have rows that nobody told of."""
         self.rank = -1
         self.rows = rows
+        self.next = 0
+        """Offset of the row that its task sends next."""
 
 
 class Layout:
@@ -318,6 +329,7 @@ class RunState:
             epoch.rows[word.rank] = epoch.rows.get(word.rank, 0) + word.rows
         assignment.rows += word.rows
         assignment.rank = word.rank
+        epoch.sent(word.part, None if isinstance(word, Fed) else word.offset)
         if isinstance(word, Fed):
             epoch.finish(word.part)
             if word.length >= 0 and (known := self.layout.get((word.epoch, word.part))):
