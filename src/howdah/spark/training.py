@@ -173,16 +173,23 @@ class Training:
         run, options = self._run, self._options
         positions = self._controller.positions(options.feed)
         found = resumption(run.number, options.align, positions.values())
+        # It may be the same gang: an old status document said that it waits for slots, just when one of its
+        # processes dialled the controller again. It has all it was given, and is fed the rest.
+        same = generation == run.generation
         # Who begins an epoch anew takes its rows in any order: what an executor has lost does not matter.
         keep = self._materialise and not (found.skip or self._plan.ordered())
         with self._controller.watching():
-            run.begin_again(generation, found, positions)
-            run.forgotten += self._controller.forgotten(options.feed, generation)
-            # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next one again.
-            run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
-            run.materialised += keep
-            self._controller.announce(run, readers)
             self._fed = False
+            if same:
+                run.query += 1  # tasks of the query before are heard no more
+                keep = keep and self._source is self._plan
+            else:
+                run.begin_again(generation, found, positions)
+                run.forgotten += self._controller.forgotten(options.feed, generation)
+                # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next again.
+                run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
+                run.materialised += keep
+                self._controller.announce(run, readers)
         of_other_rows = any(
             each.materialised != run.materialised
             for each in positions.values()
@@ -203,6 +210,8 @@ class Training:
         for epoch in range(found.epoch, options.epochs):
             if run.cached_epoch is not None and epoch > run.cached_epoch:
                 break
+            if (known := run.epochs.get(epoch)) is not None and known.fed:
+                continue
             skip = found if epoch == found.epoch else Resumption()
             turn = self._feed(generation, epoch, skip)
             if turn is not _Turn.DONE:
