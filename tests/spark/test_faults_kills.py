@@ -93,8 +93,9 @@ def test_a_killed_training_process_makes_a_new_gang_that_gets_every_row(
     with fed(standalone_spark, tmp_path) as feeding:
         feeding.trainer(1).kill()
         feeding.wait_generation(2)
-        _, counted = feeding.finish()
-        assert counted == ROWS
+        report, counted = feeding.finish()
+        assert (report.restarts, report.rows, report.dropped, counted) == (1, ROWS, 0, ROWS)
+        assert feeding.cluster.status().restarts == 1
 
 
 def test_a_killed_agent_makes_a_new_gang_that_gets_every_row(
@@ -106,8 +107,8 @@ def test_a_killed_agent_makes_a_new_gang_that_gets_every_row(
         agent.kill()
         feeding.wait_generation(2)
         assert not programs.wait_ended([trainer.pid]), "its program ended with it"
-        _, counted = feeding.finish()
-        assert counted == ROWS
+        report, counted = feeding.finish()
+        assert (report.restarts, counted) == (1, ROWS)
 
 
 def test_a_killed_python_worker_of_spark_costs_no_row_and_no_gang(
@@ -119,7 +120,7 @@ def test_a_killed_python_worker_of_spark_costs_no_row_and_no_gang(
         for each in killed:
             each.kill()
         report, counted = feeding.finish()
-        assert report.rows == counted == ROWS
+        assert (report.restarts, report.repeated, report.rows, counted) == (0, 0, ROWS, ROWS)
         assert not (tmp_path / "0.2").exists()
 
 
@@ -129,7 +130,7 @@ def test_a_killed_executor_costs_no_row_and_no_gang(
     with fed(standalone_spark, tmp_path) as feeding:
         standalone.executors()[0].kill()
         report, counted = feeding.finish()
-        assert report.rows == counted == ROWS
+        assert (report.restarts, report.repeated, report.rows, counted) == (0, 0, ROWS, ROWS)
         assert not (tmp_path / "0.2").exists()
 
 
