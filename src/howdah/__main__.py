@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from howdah.cli.main import main
+from howdah.cli.main import program
 
-sys.exit(main())
+sys.exit(program())

@@ -18,10 +18,13 @@ import pytest
 from howdah.backends.yarn.client.site import YarnSite
 from howdah.storage import journal, replica
 from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.jobdir import base_folder, list_jobs
+from tests.cli.howdah import start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import processes
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, YarnJob, make_active, make_whole, until
+from tests.yarn.test_client import LONG, SMALL
 from tests.yarn.test_faults import births, last_step, steps, stop
 
 pytestmark = [
@@ -295,3 +298,27 @@ def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:
         log = job.read(f"logs/worker-0/{attempt}.log").decode()
         told = [int(line.split()[1]) for line in log.splitlines() if line.startswith("step")]
         assert told == list(range(1, len(told) + 1))
+
+
+def test_a_client_leaves_a_job_behind_when_nothing_of_the_cluster_answers(yarn: Yarn) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(LONG + SMALL)
+    run = start("run", str(path), "--backend", "yarn")
+    run.until_line("worker:0 | begun")
+    names = [daemon.name for daemon in yarn.cluster.site.daemons]
+    for name in names:
+        yarn.cluster.pause(name)
+    try:
+        for told in ("stopping the job cleanly", "ending the job at once", "howdah attach"):
+            run.signal(signal.SIGINT)
+            run.until_line(told)
+        assert run.end(within_s=20) == 130
+        assert "Traceback" not in run.told
+    finally:
+        for name in names:
+            yarn.cluster.resume(name)
+    yarn.cluster.wait_ready()
+    (directory,) = list_jobs(base_folder())
+    assert start("stop", "--now", directory.job_id).end(within_s=SOON_S) in (0, 130)
+    final = until(directory.final, "the end of the job", SOON_S)
+    assert final.outcome == "stopped"

@@ -5,6 +5,7 @@ Nothing but click is imported before a subcommand is known: ``howdah --help`` mu
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import sys
@@ -208,3 +209,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return report(error)
     return int(result or 0)
+
+
+def program() -> int:
+    """The process of one command line, whose end waits for nobody; returns its exit code."""
+    code = main()
+    from howdah.cli.leaving import exit_soon
+
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    exit_soon(code)
+    return code
