@@ -26,6 +26,7 @@ from tests.cli.howdah import howdah, start
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.site import PROXY_HOST
 from tests.portal.conftest import Portal
+from tests.portal.test_security import Shown as TaskPages
 from tests.portal.test_team import Team
 from tests.yarn.runner import Yarn, YarnJob, until
 
@@ -262,18 +263,21 @@ def test_the_proxy_shows_it_to_those_the_job_names_and_no_others(shown: Shown) -
 
 
 @contextlib.contextmanager
-def team_portal(directory: JobDirectory) -> Iterator[Team]:
-    """`howdah portal` over the store on HDFS that the job is in."""
+def team_portal(directory: JobDirectory) -> Iterator[tuple[Team, TaskPages]]:
+    """`howdah portal` over the store on HDFS that the job is in, and the pages of the job's tasks."""
     url = directory.meta().url
     assert url is not None
     run = start(
         "portal", "--store", url.rsplit("/", 2)[0], "--listen", "127.0.0.1:0", "--json",
         "--trusted-proxy", "127.0.0.1", "--admin", "ada",
+        "--pages-url", "http://pages.localhost", "--pages-port", "0",
     )  # fmt: skip
     try:
-        port = urlsplit(json.loads(run.until_line('"address"'))["address"]).port
+        said = json.loads(run.until_line('"address"'))
+        port = urlsplit(said["address"]).port
         assert port is not None
-        yield Team(run, port, "", directory, directory)
+        pages = TaskPages(port, said["pages_port"], directory, run, Path(), run)
+        yield Team(run, port, "", directory, directory), pages
     finally:
         run.signal(signal.SIGINT)
         assert run.end() == 130
@@ -286,7 +290,7 @@ def test_a_portal_for_a_team_shows_a_running_job_from_hdfs_to_whom_it_lets(
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     owner, root = directory.meta().user, f"/jobs/{directory.job_id}"
-    with team_portal(directory) as team:
+    with team_portal(directory) as (team, pages):
         until(lambda: directory.job_id in team.ids("ann"), "it is listed")
         (row,) = team.ask("ann", f"/api/v1/jobs?text={directory.job_id}").json()["jobs"]
         assert (row["backend"], row["user"]) == ("yarn", owner)
@@ -301,6 +305,18 @@ def test_a_portal_for_a_team_shows_a_running_job_from_hdfs_to_whom_it_lets(
             assert team.ask(owner, root + door).status == 200, door
             assert team.ask("bob", root + door).status == 404, door
         assert team.ask("ann", f"{root}/api/v1/config").json()["env"] == {"GO": "(not shown)"}
+        # It is live: only its coordinator knows the links, and tells lines as they come.
+        until(
+            lambda: len(team.ask("ann", f"{root}/api/v1/job").json()["links"]) == 2,
+            "its coordinator answers, and both pages are linked",
+        )
+        lines = team.follow("ann", f"{root}/api/v1/stream?log=worker:0")
+        assert any("eight steps are done" in line for line in lines)
+        cookie = pages.let_in("ann", "/proxy/tensorboard:0/")
+        found = pages.page("/proxy/tensorboard:0/data/runs", cookie)
+        assert (found.status, found.json()) == (200, ["worker-0"])
+        mine = pages.page("/proxy/worker:0/x", cookie)
+        assert mine.body == b"a page of my own at /x"
         assert team.ask("ann", f"{root}/api/v1/stop", method="POST").status == 403
         assert team.ask("bob", f"{root}/api/v1/stop", method="POST").status == 404
 
@@ -363,7 +379,7 @@ def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     root = f"/jobs/{directory.job_id}"
-    with team_portal(directory) as team:
+    with team_portal(directory) as (team, _):
         until(lambda: team.ids("ann", "?state=stopped") == {directory.job_id}, "it is listed")
         log = team.ask("ann", f"{root}/api/v1/logs/worker:0/raw")
         assert log.body.startswith(b"eight steps are done\n"), log

@@ -187,3 +187,17 @@ def test_a_job_is_its_submitters_and_nobody_elses(
         )
         assert (row["job_id"], row["user"], row["state"]) == (forged, "bob", "lost")
         assert jobs("alice") == []
+
+    # From another machine she finds, counts and removes it by its place on the real HDFS; bob does not.
+    (tmp_path / "other").mkdir()
+    elsewhere = User("alice", hadoop, tmp_path / "other")
+    store = f"{hadoop.default_fs}/user/alice/.howdah/jobs"
+    (row,) = json.loads(elsewhere.howdah("list", "--store", store, "--json").text)
+    assert (row["job_id"], row["user"]) == (job_id, "alice")
+    (counted,) = json.loads(elsewhere.howdah("history", "--store", store, "--json").text)
+    assert counted["jobs"] == 1 and counted["held_hours"] > 0
+    everything = ("prune", "--store", store, "--older-than", "0s", "--yes", "--json")
+    assert json.loads(bob.howdah(*everything).text)["removed"] == []
+    (removed,) = json.loads(elsewhere.howdah(*everything).text)["removed"]
+    assert removed["job_id"] == job_id
+    assert alice.files("/user/alice/.howdah/jobs/alice") == []
