@@ -313,8 +313,8 @@ def test_a_portal_for_a_team_shows_a_running_job_from_hdfs_to_whom_it_lets(
         lines = team.follow("ann", f"{root}/api/v1/stream?log=worker:0")
         assert any("eight steps are done" in line for line in lines)
         cookie = pages.let_in("ann", "/proxy/tensorboard:0/")
-        found = pages.page("/proxy/tensorboard:0/data/runs", cookie)
-        assert (found.status, found.json()) == (200, ["worker-0"])
+        runs = "/proxy/tensorboard:0/data/runs"
+        until(lambda: pages.page(runs, cookie).json() == ["worker-0"], "TensorBoard has read them")
         mine = pages.page("/proxy/worker:0/x", cookie)
         assert mine.body == b"a page of my own at /x"
         assert team.ask("ann", f"{root}/api/v1/stop", method="POST").status == 403
