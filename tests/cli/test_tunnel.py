@@ -88,6 +88,22 @@ def test_a_task_without_a_page_is_said_to_have_none(tmp_path: Path) -> None:
     assert "has ended" in howdah("tunnel", newest().job_id, "worker:0", code=3).told
 
 
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_a_notebook_in_which_nothing_runs_ends_by_itself(tmp_path: Path) -> None:
+    """JupyterLab looks once a minute."""
+    assert "is not a time" in howdah("notebook", "--idle-timeout", "soon", code=2).told
+    run = start("notebook", "--source", str(tmp_path), "--idle-timeout", "1s")
+    link = run.until_line("open http://")
+    base, _, token = resolved(link[link.index("http") :]).partition("lab?token=")
+    kernel = urllib.request.Request(f"{base}api/kernels?token={token}", b"{}", method="POST")
+    with urllib.request.urlopen(kernel, timeout=30) as answer:
+        assert answer.status == 201
+    assert run.end(within_s=200) == 0, run.told
+    final = newest().final()
+    assert final is not None and final.outcome == "succeeded"
+
+
 @pytest.mark.timeout(180)
 def test_a_notebook_is_one_address_away(tmp_path: Path) -> None:
     (tmp_path / "lesson.txt").write_text("hello")

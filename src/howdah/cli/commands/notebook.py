@@ -17,6 +17,20 @@ if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
 
 ROLE = "notebook"
+_PROGRAM = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"'
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    """Whole seconds, at least one."""
+    from howdah.spec.units import seconds
+
+    if text is None:
+        return None
+    try:
+        value = seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} {error}; write it as 90m or 2h") from None
+    return None if value is None else max(value, 1.0)
 
 
 @click.command("notebook")
@@ -46,6 +60,12 @@ ROLE = "notebook"
     "--timeout", metavar="TIME", default="24h", show_default=True, help="End it after this time."
 )
 @click.option(
+    "--idle-timeout",
+    metavar="TIME",
+    callback=_time,
+    help="End it when nothing has run in it for this time, even if its page is still open.",
+)
+@click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine."
 )
 @json_option
@@ -61,6 +81,7 @@ def command(
     requirements: str | None,
     venv: str | None,
     timeout: str,
+    idle_timeout: float | None,
     port: int,
     as_json: bool,
 ) -> int:
@@ -92,7 +113,7 @@ def command(
             label=label,
             ports=1,
             restart=Restart.TASK,
-            command='"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"',
+            command=_PROGRAM if idle_timeout is None else f"{_PROGRAM} --idle={idle_timeout:.0f}",
         )
         job = Job(
             name=ROLE,

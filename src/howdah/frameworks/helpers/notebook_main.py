@@ -3,6 +3,9 @@
 Standard library and `howdah.task` only. JupyterLab reads its token, the attempt's page token, from a
 file by itself (``IdentityProvider.token``), so it is in no argument list and no environment. The
 server keeps the job page's prefix, which Jupyter needs behind a proxy.
+
+With ``--idle=SECONDS`` it ends when nothing has run for so long: kernels and terminals are ended first, also such as
+a page is still open on, then the server. It looks once a minute.
 """
 
 import importlib.util
@@ -42,7 +45,22 @@ def main():
         "--ServerApp.allow_remote_access=True",
         "--ServerApp.root_dir=.",
     ]
-    return os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *arguments, *sys.argv[1:]])
+    for given in sys.argv[1:]:
+        arguments += idle(int(given.partition("=")[2]))
+    return os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *arguments])
+
+
+def idle(seconds):
+    """Options of JupyterLab."""
+    every = min(seconds, 60)
+    return [
+        f"--ServerApp.shutdown_no_activity_timeout={seconds}",
+        f"--MappingKernelManager.cull_idle_timeout={seconds}",
+        f"--MappingKernelManager.cull_interval={every}",
+        "--MappingKernelManager.cull_connected=True",
+        f"--TerminalManager.cull_inactive_timeout={seconds}",
+        f"--TerminalManager.cull_interval={every}",
+    ]
 
 
 if __name__ == "__main__":
