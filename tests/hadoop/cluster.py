@@ -286,7 +286,8 @@ class Cluster:
         node = next(each for each in self.nodes() if each["id"].endswith(f":{port}"))
         if node.get("nodeLabels") == ["gpu"]:
             return True
-        labels = {"nodeLabelInfo": [{"name": "gpu", "exclusivity": True}]}
+        exclusive = self.site.options.exclusive_label
+        labels = {"nodeLabelInfo": [{"name": "gpu", "exclusivity": exclusive}]}
         try:
             self.rm("add-node-labels", "POST", labels)
         except urllib.error.HTTPError as error:

@@ -54,6 +54,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gpus: Gpus = Gpus.PLUGIN
     gpus_per_node: int = 2
     labels: bool = True
+    exclusive_label: bool = True
+    """The labelled node is not lent to requests without a label."""
     heartbeat_ms: int = 200
     """Node beats; Hadoop's default is 1000."""
     node_expiry_ms: int = 10_000

@@ -157,6 +157,26 @@ def test_the_queues_own_label_counts_for_who_names_none() -> None:
     assert found(cluster, queue="research", gpus=2) == []
 
 
+def test_idle_nodes_of_a_label_that_is_not_exclusive_count_for_who_names_none() -> None:
+    """YARN gives them to tasks, and to no master."""
+    shared = msgspec.structs.replace(CLUSTER, shared_labels=frozenset({"gpu"}))
+    assert "roles.worker.gpus" in only(found(gpus=1))
+    assert found(shared, gpus=1) == []
+    assert found(shared, instances=5, memory="1g") == []
+    spread = {"instances": 2, "memory": "1g", "placement": Placement(spread=True)}
+    assert found(shared, **spread) == []
+    assert "3 tasks want a node each" in only(found(shared, **{**spread, "instances": 3}))
+    small = msgspec.structs.replace(PLAIN, capability=Amount(memory_mb=2048, cores=8))
+    cluster = msgspec.structs.replace(shared, nodes=(small, WITH_GPUS))
+    assert "2 GiB" in only(found(cluster, memory="1g", master=Master(memory="3g")))
+    # What the queue may get of its own nodes limits what it gets of the others no more.
+    for share in (Share(maximum_part=0.5), Share(maximum=Amount(memory_mb=2048, cores=4))):
+        queue = msgspec.structs.replace(DEFAULT, shares={"": share})
+        cluster = msgspec.structs.replace(shared, queues=(queue,))
+        assert found(cluster, instances=5, memory="1g") == []
+        assert "may have at most 6 GiB" in only(found(cluster, instances=6, memory="1g"))
+
+
 def test_a_gang_larger_than_the_cluster() -> None:
     text = only(found(instances=5, memory="1g"))
     assert "all tasks that must run together need 5.5 GiB of memory with the master" in text

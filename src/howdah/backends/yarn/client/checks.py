@@ -164,6 +164,12 @@ def _partition(label: str | None, cluster: YarnCluster) -> list[YarnNode]:
     return [n for n in cluster.nodes if n.state not in GONE and label in (None, n.label)]
 
 
+def _nodes(label: str | None, cluster: YarnCluster) -> list[YarnNode]:
+    """The nodes that may hold a task's container that is asked for so."""
+    shared = cluster.shared_labels if label == "" else ()
+    return [*_partition(label, cluster), *(n for each in shared for n in _partition(each, cluster))]
+
+
 def _in(label: str | None, queue: Queue | None) -> str | None:
     """The partition of requests with that label; None for any, where it depends on a queue that is not known."""
     return label or (queue.default_label if queue else None)
@@ -251,7 +257,7 @@ def _on_a_node(
     where: str, amount: Amount, label: str | None, cluster: YarnCluster
 ) -> Iterator[str]:
     """``label`` is None where it is wrong itself, or not known: then all nodes count."""
-    nodes = _partition(label, cluster)
+    nodes = _partition(label, cluster) if where == "master" else _nodes(label, cluster)
     if not nodes:
         return
     on_nodes = f"node labelled {label!r}" if label else "node"
@@ -328,7 +334,7 @@ def _spread(
             continue
         label = _in(resources.label, queue)
         needed = cluster.rounded(of_role(resources))
-        nodes = _partition(label, cluster)
+        nodes = _nodes(label, cluster)
         fitting = [n for n in nodes if not needed.beyond(n.capability)]
         if nodes and least > len(fitting):
             yield (
@@ -345,7 +351,7 @@ def _beside(
     for name, resources in roles.items():
         others = [each for each in resources.placement.together if each in roles]
         own = cluster.rounded(of_role(resources))
-        nodes = _partition(_in(resources.label, queue), cluster)
+        nodes = _nodes(_in(resources.label, queue), cluster)
         if not others or not nodes:
             continue
         pairs = [
@@ -353,7 +359,7 @@ def _beside(
             for each in others
         ]
         if not any(
-            label in (None, node.label) and not both.beyond(node.capability)
+            node in _nodes(label, cluster) and not both.beyond(node.capability)
             for label, both in pairs
             for node in nodes
         ):
@@ -396,23 +402,24 @@ def _limit(
     label: str | None, queue: Queue | None, cluster: YarnCluster
 ) -> tuple[Amount | None, str]:
     """The most a job in the queue can get of a partition, and in whose words."""
-    nodes = _partition(label, cluster)
+    nodes = _nodes(label, cluster)
     if not nodes:
         return None, ""
     everything = total(node.capability for node in nodes)
+    # No queue's share limits what it gets of the idle nodes of others.
+    divided = total(node.capability for node in _partition(label, cluster))
+    idle = total(node.capability for node in nodes if label is not None and node.label != label)
     share = queue.shares.get(label or "") if queue is not None else None
     if queue is None or share is None:
         return everything, "the cluster has"
     part = share.maximum_part
-    own = share.maximum
-    if own is not None and share.partial:
-        own = msgspec.structs.replace(own, more=everything.more)
-    own = own or Amount(
-        memory_mb=int(everything.memory_mb * part),
-        cores=int(everything.cores * part),
-        # Other resources are not divided by percentages everywhere: only the whole is certain.
-        more=everything.more,
+    own = share.maximum or Amount(
+        memory_mb=int(divided.memory_mb * part), cores=int(divided.cores * part)
     )
+    own += idle
+    if share.maximum is None or share.partial:
+        # Other resources are not divided by percentages everywhere: only the whole is certain.
+        own = msgspec.structs.replace(own, more=everything.more)
     if everything.beyond(own):
         return own, f"the queue {queue.name!r} may have at most"
     return everything, "the cluster has"

@@ -104,6 +104,9 @@ class YarnCluster(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[Queue, ...] = ()
     labels: tuple[str, ...] | None = None
     """None if labels are not in use or not told."""
+    shared_labels: frozenset[str] = frozenset()
+    """Those whose idle nodes also serve requests without a label (non-exclusive partitions), but no master:
+    https://hadoop.apache.org/docs/stable/hadoop-yarn/hadoop-yarn-site/NodeLabel.html"""
     resource_types: tuple[str, ...] | None = None
     """Names of countable resources besides memory and cores; None if not told."""
     may_submit: frozenset[str] | None = None

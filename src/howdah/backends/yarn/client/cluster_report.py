@@ -50,6 +50,9 @@ async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Yar
         nodes=tuple(node(report) for report in nodes),
         queues=tuple(queues(root)) if root is not None else (),
         labels=tuple(sorted(labels)) if labels is not None and (labels or enabled) else None,
+        shared_labels=frozenset(
+            name for name, exclusive in (labels or {}).items() if not exclusive
+        ),
         resource_types=_types(types) if types is not None else None,
         may_submit=_may_submit(acls) if acls is not None else None,
     )
