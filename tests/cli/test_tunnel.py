@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.howdah import Run, howdah, job_file, newest, resolved, start
+from tests.cli.howdah import Run, howdah, job_file, newest, resolved, start, until
 
 SERVES = """
 import os
@@ -99,9 +101,18 @@ def test_a_notebook_in_which_nothing_runs_ends_by_itself(tmp_path: Path) -> None
     kernel = urllib.request.Request(f"{base}api/kernels?token={token}", b"{}", method="POST")
     with urllib.request.urlopen(kernel, timeout=30) as answer:
         assert answer.status == 201
-    assert run.end(within_s=200) == 0, run.told
-    final = newest().final()
+    directory = newest()
+
+    def over() -> bool:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            get(f"{base}api/kernels?token={token}")  # as a page does that is open
+            run.process.wait(5)
+        return directory.final() is not None
+
+    until(over, "it ends", within_s=200)
+    final = directory.final()
     assert final is not None and final.outcome == "succeeded"
+    assert run.end() == 0, run.told
 
 
 @pytest.mark.timeout(180)

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import socket
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from howdah.coordinator.web.security import Refusal
+from howdah.portal import past_boards
 from howdah.portal.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
@@ -52,10 +54,32 @@ def test_one_that_nobody_asks_is_stopped_and_begins_anew_for_the_next(copy: JobD
         boards = PastBoards(idle_s=0.0)
         first = await boards.address(copy)
         await asyncio.to_thread(until, lambda: is_free(first.port), "it is stopped")
+        again = await boards.address(copy)
+        assert again.secret != first.secret
+        await asyncio.to_thread(until, lambda: is_free(again.port), "it is stopped once more")
         kept = PastBoards()
         second, same = await asyncio.gather(kept.address(copy), kept.address(copy))
         assert second == same and not is_free(second.port)
         kept.close()
+        await asyncio.to_thread(until, lambda: is_free(second.port), "it ends with the portal")
+
+    asyncio.run(look())
+
+
+def test_the_one_asked_longest_ago_makes_room(
+    copy: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(past_boards, "MOST", 1)
+    other = JobDirectory(tmp_path / "copies" / "letters-20261121-143502-k3f9")
+    shutil.copytree(copy.path, other.path)
+
+    async def look() -> None:
+        boards = PastBoards()
+        first = await boards.address(copy)
+        second = await boards.address(other)
+        await asyncio.to_thread(until, lambda: is_free(first.port), "it has made room")
+        assert not is_free(second.port)
+        boards.close()
         await asyncio.to_thread(until, lambda: is_free(second.port), "it ends with the portal")
 
     asyncio.run(look())

@@ -373,7 +373,8 @@ def test_a_browser_opens_a_page_that_reaches_nothing_else(shown: Shown, chromium
 
 
 def test_nobody_stays_let_in_when_the_job_has_ended(shown: Shown) -> None:
-    """Somebody keeps the cookie of a job's pages until the job has ended. It is good for nothing then.
+    """Somebody keeps the cookie of a job's pages until the job has ended. It is good for TensorBoard of its summaries then,
+    if they may still see the job, and for nothing else.
 
     Ends the job: what needs it running comes before.
     """

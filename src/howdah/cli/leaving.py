@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 LEAVE_S = 2.0
 """For threads that are about to end by themselves."""
 
 
-def exit_soon(code: int) -> threading.Timer:
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`, whose end waits for the threads of `asyncio.to_thread`; this one's does not."""
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    class Threads(ThreadPoolExecutor):
+        def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+
+    async def begin() -> T:
+        asyncio.get_running_loop().set_default_executor(Threads())
+        return await main
+
+    return asyncio.run(begin())
+
+
+def exit_soon(code: int) -> None:
     """End this process with that exit code, if it has not ended by itself in a moment.
 
     What is written must be flushed already.
@@ -21,4 +41,3 @@ def exit_soon(code: int) -> threading.Timer:
     timer = threading.Timer(LEAVE_S, os._exit, (code,))
     timer.daemon = True
     timer.start()
-    return timer

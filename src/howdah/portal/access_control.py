@@ -127,7 +127,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 class TeamGate(Gate):
     """Lets in whom the proxy names.
 
-    ``origin``: where the portal is not, for the programs of jobs are.
+    ``origin``: host names of jobs' pages, at which the portal does not answer.
     """
 
     def __init__(

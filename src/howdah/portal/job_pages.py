@@ -365,6 +365,8 @@ class JobPages:
         page = TASK_PAGE.match(path.removeprefix("/").rstrip("/") + "/")
         if page is None:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}")
+        if not row.ended and not (await self.way(directory)).leads:
+            row = await self._jobs.look(directory)  # its page was open when it ended, say
         is_board = page[0] == _BOARD.href and self.boards is not None
         if row.ended and not (is_board and await self._has_board(directory)):
             raise Refusal(
@@ -387,8 +389,20 @@ class JobPages:
                 return None
         if job_id not in self._tunnels:
             port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            self._tunnels[job_id] = (asyncio.ensure_future(_lead(directory, port)), port)
-        return await self._tunnels[job_id][1]
+            leading = asyncio.ensure_future(_lead(directory, port))
+            self._tunnels[job_id] = (leading, port)
+
+            def over(_: asyncio.Task[None]) -> None:
+                port.cancel()
+                if self._tunnels.get(job_id, (None, None))[0] is leading:
+                    del self._tunnels[job_id]  # the next request tries again
+
+            leading.add_done_callback(over)
+        opened = self._tunnels[job_id][1]
+        await asyncio.wait({opened})
+        if opened.cancelled():
+            raise PageUnreachable(f"{job_id} has ended")
+        return opened.result()
 
     async def _has_no_coordinator(self, directory: JobDirectory) -> bool:
         try:

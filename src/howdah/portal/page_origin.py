@@ -59,7 +59,7 @@ class _Admissions:
         return found.reader
 
     def take(self, secret: str, job_id: str) -> Reader | None:
-        """The same, once."""
+        """The reader, as `reader` gives it; the secret is good no more."""
         reader = self.reader(secret, job_id)
         if reader is not None:
             del self._known[secret]
@@ -86,7 +86,12 @@ class PageOrigin:
         if parts.scheme not in ("http", "https") or not named or url.rstrip("/").count("/") != 2:
             raise ValueError(f"{url!r} is no address of a host; write it as https://pages.example")
         self.secure: bool = parts.scheme == "https"
-        # No page of another job can set it, even below a domain that both have.
+        if not self.secure and labels[-1] != "localhost":
+            raise ValueError(
+                f"{url!r} has to be https: without it other hosts of the domain could set a reader's cookie, and "
+                "their pages send requests in the reader's name"
+            )
+        # Over https no page of another job can set it, even below a domain that both have.
         self.cookie: str = ("__Host-" if self.secure else "") + f"{COOKIE_PREFIX}page"
         self._netloc = parts.netloc.lower()
         self._tickets = _Admissions(TICKET_S, clock)

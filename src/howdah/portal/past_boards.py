@@ -42,7 +42,7 @@ _LINE_MAX = 500
 
 
 class _Board:
-    """One that runs."""
+    """A TensorBoard that runs."""
 
     def __init__(self, process: asyncio.subprocess.Process, address: WebAddress) -> None:
         self.process = process
@@ -50,7 +50,7 @@ class _Board:
 
 
 class PastBoards:
-    """All of them.
+    """The TensorBoards of ended jobs that a portal has started.
 
     Args:
         idle_s: see `IDLE_S`.
@@ -116,6 +116,9 @@ class PastBoards:
             while not ending.done():
                 rest_s = self._asked.get(job_id, float("-inf")) + self._idle_s - time.monotonic()
                 if rest_s <= 0:
+                    # Whoever asks from now on gets another one.
+                    self._running.pop(job_id, None)
+                    self._asked.pop(job_id, None)
                     break
                 await asyncio.wait({ending}, timeout=rest_s)
         finally:
@@ -124,7 +127,7 @@ class PastBoards:
 
 
 class _Summaries(NamedTuple):
-    """Of a job."""
+    """Where a job's summaries are, and whose they are."""
 
     folder: Path
     owner: str
@@ -164,7 +167,7 @@ async def _start(directory: JobDirectory) -> _Board:
     if found is None:
         raise Refusal(404, f"there are no summaries of {directory.job_id} that can be shown")
     secret = secrets.token_urlsafe(24)
-    options = as_owner(found.owner, found.uid, found.gid)
+    options = await asyncio.to_thread(as_owner, found.owner, found.uid, found.gid)
     # Read from its standard input: no other process of its user learns it from a file or a list.
     options["env"] |= {"HOME": "/nonexistent", "HOWDAH_PAGE_TOKEN_FILE": "-"}
     try:

@@ -66,9 +66,11 @@ AGAIN = "open the page from the job's own page in the portal"
 class Onward(NamedTuple):
     """Where a request goes, as of `proxy.forward`."""
 
-    task: str
+    what: str
+    """The job whose coordinator is asked, or the task itself, for messages."""
     rest: str
     address: WebAddress
+    is_live: bool
 
 
 class TaskPagesGate(Gate):
@@ -139,7 +141,7 @@ class TaskPages(JobApp):
         return _WebSockets(self._gate, self.way)
 
     def close_streams(self) -> None:
-        """End what it has started."""
+        """Stop every TensorBoard that it has started."""
         if self._boards is not None:
             self._boards.close()
 
@@ -166,13 +168,17 @@ class TaskPages(JobApp):
         if found is None:
             raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
         directory, row = found
-        if row.ended:
+        way = None
+        if not row.ended:
+            way = await self._pages.way(directory)
+            if not way.leads:  # it may have ended since it was last looked at
+                row = await self._jobs.look(directory)
+        if way is None or row.ended:
             self._pages.hang_up(job_id)
             if task == str(TASK) and self._boards is not None and method in _LOOKING:
                 address = await self._boards.address(directory)
-                return Onward(task, page[2] or "/", address)
+                return Onward(task, page[2] or "/", address, is_live=False)
             raise Refusal(404, ENDED.format(job_id))
-        way = await self._pages.way(directory)
         try:
             port = await self._pages.port(directory) if way.leads else None
             if port is None:
@@ -190,7 +196,7 @@ class TaskPages(JobApp):
             raise Refusal(
                 502, f"the coordinator of {job_id} does not answer: {problem}"
             ) from problem
-        return Onward(job_id, path, coordinator_at(port, secret))
+        return Onward(job_id, path, coordinator_at(port, secret), is_live=True)
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client") or ("",)
@@ -215,13 +221,13 @@ class TaskPages(JobApp):
                 passed,
                 receive,
                 marked,
-                task=onward.task,
+                task=onward.what,
                 rest=onward.rest,
                 address=onward.address,
             )
         except PageUnreachable as problem:
             directory = JobDirectory(self._jobs.base / job_id)
-            if onward.task == job_id and (await self._jobs.look(directory)).ended:
+            if onward.is_live and (await self._jobs.look(directory)).ended:
                 raise Refusal(404, ENDED.format(job_id)) from problem
             raise Refusal(502, f"the page of {job_id} does not answer: {problem}") from problem
 
@@ -276,7 +282,7 @@ class _WebSockets(proxy.WebSockets):
         path, mark, query = target.partition("?")
         onward = await self._way(job_id, reader, method, path)
         return proxy.Handshake(
-            onward.task, onward.rest + mark + query, onward.address, _upward(headers)
+            onward.what, onward.rest + mark + query, onward.address, _upward(headers)
         )
 
 

@@ -40,3 +40,9 @@ def test_tickets_that_nobody_uses_take_no_more_room_than_is_said(
     origin = PageOrigin("https://pages.example", lambda: 0.0)
     made = [ticket(origin) for _ in range(5)]
     assert [origin.take(each, JOB) is not None for each in made] == [False, False, True, True, True]
+
+
+def test_pages_are_served_without_https_on_this_machine_only() -> None:
+    assert PageOrigin("http://pages.localhost:8081").url == "http://*.pages.localhost:8081"
+    with pytest.raises(ValueError, match="has to be https"):
+        PageOrigin("http://pages.example")

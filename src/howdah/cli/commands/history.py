@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from howdah.cli import leaving
 from howdah.cli.arguments import json_option, since_option, store_option
 from howdah.cli.display.terminal import echo, echo_json
 
@@ -205,7 +205,7 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
 
     if not all_users:
         there = ids_at(store)
-        return asyncio.run(usages(base(store), since=since, only=there, left_out=left_out))
+        return leaving.run(usages(base(store), since=since, only=there, left_out=left_out))
     if store is None:
         raise click.UsageError(
             "--all-users needs --store: the folder or URL with the users' folders"
@@ -224,7 +224,7 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
         copies.bring(lambda: False)
         for folder, why in copies.unread.items():
             left_out(f"{folder}: {why}")
-        return asyncio.run(usages(copies.base, since=since, left_out=left_out))
+        return leaving.run(usages(copies.base, since=since, left_out=left_out))
     finally:
         copies.close()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import click
 
+from howdah.cli import leaving
 from howdah.cli.arguments import (
     MOST,
     json_option,
@@ -77,7 +77,7 @@ def command(
     if backend is not None and there is None:
         registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
     wanted = JobFilter(tags=tags, name=name, user=user, since=since)
-    found = asyncio.run(
+    found = leaving.run(
         views(
             base,
             limit=None if states or there is not None else limit,

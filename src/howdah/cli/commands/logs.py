@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 
 import click
 
+from howdah.cli import leaving
 from howdah.cli.arguments import (
     MOST,
     handle_of,
@@ -123,6 +123,6 @@ def command(
         ):
             show(block)
 
-    asyncio.run(tell())
+    leaving.run(tell())
     for text in notes:
         echo(f"howdah: {text}", err=True)

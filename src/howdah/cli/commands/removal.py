@@ -159,9 +159,8 @@ def prune_command(
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}; without --yes, {"would_remove": [{"job_id", "bytes"}, …]}.
     """
-    import asyncio
-
     from howdah.backends import registry
+    from howdah.cli import leaving
     from howdah.client.lookup.find import base as base_of
     from howdah.client.lookup.find import ids_at
     from howdah.client.lookup.listing import JobFilter, views
@@ -176,7 +175,7 @@ def prune_command(
     if older_than_s is None:
         older_than_s = 0.0 if keep or keep_bytes is not None else span(OLDER_THAN)
 
-    found = asyncio.run(
+    found = leaving.run(
         views(
             base,
             backend=backend,

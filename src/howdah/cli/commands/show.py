@@ -38,10 +38,10 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
 
     With --json: the status document, as in the job's final.json.
     """
-    import asyncio
+    from howdah.cli import leaving
 
     handle = handle_of(job_id, store)
-    view = asyncio.run(handle.status())
+    view = leaving.run(handle.status())
     if as_json:
         import msgspec
 
@@ -90,10 +90,9 @@ def events_command(
     With --json: one event per line, with its number ("seq"), time, level, kind, text, task,
     attempt, generation and data.
     """
-    import asyncio
-
     import msgspec
 
+    from howdah.cli import leaving
     from howdah.cli.display.formatting import Paint, clock, wants_colour
 
     handle = handle_of(job_id, store)
@@ -112,7 +111,7 @@ def events_command(
             text = paint(event.text, colours.get(event.level))
             echo(f"{paint(clock(event.time), dim=True)}  {text}", color=paint.colour)
 
-    asyncio.run(tell())
+    leaving.run(tell())
 
 
 @click.command("advice")

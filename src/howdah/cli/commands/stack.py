@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
+from howdah.cli import leaving
 from howdah.cli.arguments import handle_of, json_option, store_option, tasks_argument
 from howdah.cli.display.terminal import echo, echo_json
 
@@ -76,7 +77,7 @@ def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_js
         await asyncio.gather(*map(one, names))
         return {name: taken[name] for name in names if name in taken}, problems
 
-    taken, problems = asyncio.run(take())
+    taken, problems = leaving.run(take())
     if as_json:
         import msgspec
 

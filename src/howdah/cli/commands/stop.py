@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
 
+from howdah.cli import leaving
 from howdah.cli.arguments import handle_of, job_id_argument, json_option, store_option
 from howdah.cli.display.terminal import echo, echo_json
 
@@ -97,7 +97,7 @@ def command(
         return await handle.wait(), False
 
     try:
-        view, had_ended = asyncio.run(stop())
+        view, had_ended = leaving.run(stop())
     except OnlyOwners as closed:
         if not now:
             raise

@@ -9,19 +9,18 @@ import errno
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from howdah.backends.base import BackendError
+from howdah.cli import leaving
 from howdah.cli.display.formatting import Paint, wants_colour, window_width
 from howdah.cli.display.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.display.summary import may_advise
 from howdah.cli.display.terminal import echo
 from howdah.cli.display.writer import Writer
-from howdah.cli.leaving import exit_soon
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
@@ -124,12 +123,7 @@ def follow(
     after it, so no job is ever left half-started or running by accident. ``cancel`` is called then,
     for a ``start`` that takes long and can end at once (by `SubmissionCancelled`).
     """
-    session = _Session(tie, view, cancel)
-    try:
-        return asyncio.run(session.run(start))
-    finally:
-        if session.exiting is not None:
-            session.exiting.cancel()
+    return leaving.run(_Session(tie, view, cancel).run(start))
 
 
 class _Session:
@@ -145,8 +139,6 @@ class _Session:
         self._following: asyncio.Task[JobView] | None = None
         self._acting: set[asyncio.Task[None]] = set()
         self._left = False
-        self.exiting: threading.Timer | None = None
-        """Since it has said that it leaves the job."""
         self._pages: set[str] = set()
         self._redirect: Path | None = None
         """The file that sends the browser to the job page."""
@@ -178,10 +170,7 @@ class _Session:
             if not self._left:
                 raise
             writer.close(LAST_OUTPUT_S)
-            self._remove_redirect()
-            code = ExitCode.SUCCEEDED if self._tie is Tie.VIEW else ExitCode.STOPPED
-            self.exiting = exit_soon(code)
-            return code
+            return ExitCode.SUCCEEDED if self._tie is Tie.VIEW else ExitCode.STOPPED
         except Exception as error:
             if self._handle.ended() is None and not isinstance(error, (Abandoned, StorageError)):
                 self._say_left()

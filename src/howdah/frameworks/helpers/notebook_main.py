@@ -4,8 +4,8 @@ Standard library and `howdah.task` only. JupyterLab reads its token, the attempt
 file by itself (``IdentityProvider.token``), so it is in no argument list and no environment. The
 server keeps the job page's prefix, which Jupyter needs behind a proxy.
 
-With ``--idle=SECONDS`` it ends when nothing has run for so long: kernels and terminals are ended first, also such as
-a page is still open on, then the server. It looks once a minute.
+With ``--idle=SECONDS`` it ends when nothing has run or been saved for so long: kernels and terminals are ended first,
+even if a page is still open on them, then the server. It looks once a minute.
 """
 
 import importlib.util
@@ -45,9 +45,21 @@ def main():
         "--ServerApp.allow_remote_access=True",
         "--ServerApp.root_dir=.",
     ]
+    program = ["-m", "jupyterlab"]
     for given in sys.argv[1:]:
         arguments += idle(int(given.partition("=")[2]))
-    return os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *arguments])
+        program = ["-c", IDLE]
+    return os.execv(sys.executable, [sys.executable, *program, *arguments])
+
+
+IDLE = """
+from jupyter_server.base.handlers import APIHandler
+from jupyterlab.labapp import main
+
+# A page that is open asks for the lists of kernels and sessions every few seconds.
+APIHandler._track_activity = property(lambda self: self.request.method not in ("GET", "HEAD"))
+main()
+"""
 
 
 def idle(seconds):

@@ -355,13 +355,17 @@ def _beside(
         if not others or not nodes:
             continue
         pairs = [
-            (_in(roles[each].label, queue), own + cluster.rounded(of_role(roles[each])))
+            (
+                _nodes(_in(roles[each].label, queue), cluster),
+                own + cluster.rounded(of_role(roles[each])),
+            )
             for each in others
         ]
+        hosts = {node.host for node in nodes}
         if not any(
-            node in _nodes(label, cluster) and not both.beyond(node.capability)
-            for label, both in pairs
-            for node in nodes
+            node.host in hosts and not both.beyond(node.capability)
+            for theirs, both in pairs
+            for node in theirs
         ):
             yield (
                 f"roles.{name}.placement.together: no one node can hold a container of {name} and one of "

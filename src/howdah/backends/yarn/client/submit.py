@@ -156,6 +156,14 @@ class YarnSubmission:
         access, job = reached.access, directory.job()
         url = self._note_place(directory, reached, job)
         hdfs = access.hdfs(url)
+        if self._doubts and job.queue:
+            self._tell(
+                Step(
+                    what="submitting",
+                    note=f"unless the cluster's own rules put the job into another queue than {job.queue!r}, "
+                    f"it cannot run:{_lines(self._doubts)}",
+                )
+            )
         tokens: list[tuple[str, Token]] = []
         handed_over = False
         beside: list[Future[Any]] = []
