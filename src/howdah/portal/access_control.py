@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,9 +17,6 @@ from howdah.coordinator.web.security import SAFE_METHODS, Gate, Proof, Refusal, 
 from howdah.spec.model import Acl, Job
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import WebAddress
-
-if TYPE_CHECKING:
-    from howdah.portal.page_origin import PageOrigin
 
 NAME_MAX = 256
 GROUPS_MAX = 500
@@ -127,7 +124,7 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
 class TeamGate(Gate):
     """Lets in whom the proxy names.
 
-    ``origin``: host names of jobs' pages, at which the portal does not answer.
+    ``is_of_pages``: whether a ``Host`` is one for pages of jobs' tasks, at which the portal does not answer.
     """
 
     def __init__(
@@ -135,20 +132,21 @@ class TeamGate(Gate):
         identity: Any,
         clock: Callable[[], float],
         team: Team,
-        origin: PageOrigin | None = None,
+        is_of_pages: Callable[[str], bool] | None = None,
     ) -> None:
         # Names cannot be bound anew to reach it (rebinding): the proxy's address alone gets in.
         super().__init__(identity, (ALL,), clock)
         self._team = team
-        self._origin = origin
+        self._is_of_pages = is_of_pages
 
     async def admit(
         self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
     ) -> Proof:
         """As `Gate.admit`; the proof is a reader's."""
         self._team.check_proxy(client)
-        if self._origin is not None and self._origin.owns(headers.get("host", "")):
-            raise Refusal(421, f"{self._origin.url} has pages of jobs' tasks, and no portal")
+        host = headers.get("host", "")
+        if self._is_of_pages is not None and self._is_of_pages(host):
+            raise Refusal(421, f"{host[:100]!r} has pages of jobs' tasks, and no portal")
         self._team.reader(headers)
         if method not in SAFE_METHODS and not is_same_origin(headers, strict=True):
             raise Refusal(

@@ -136,7 +136,7 @@ def create_portal(
     if team is None:
         gate = Gate(identity, hosts, clock, proofs=PROOFS)
     else:
-        gate = TeamGate(identity, clock, team, origin)
+        gate = TeamGate(identity, clock, team, None if origin is None else origin.owns)
     static = StaticFiles("howdah.portal")
     pages = JobPages(jobs, gate, static.version, team, origin)
 

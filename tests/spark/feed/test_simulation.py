@@ -19,6 +19,7 @@ FIRST_SEEDS = {"an epoch without rows is over before it begins": 18_000}
     [
         204_559_438,  # One rank's last count came after the first of the next epoch.
         256_782_044,  # Rows were thrown away; the attempt that was to send them again never did.
+        20_264_977,  # A task that sent thrown-away rows again told its end after the next epoch's query began.
         256_782_261,  # A process dialled again while an old document said that the gang waits.
     ],
 )

@@ -309,7 +309,9 @@ class ControlServer:
             if isinstance(message, Fed):
                 with self.changed:
                     run = self._run(message)
-                    if run is not None and not run.superseded(message):
+                    if run is not None and run.superseded(message):
+                        run.note_late(message)
+                    elif run is not None:
                         run.note_sent(message)
                         self.moved = time.monotonic()
                         self.changed.notify_all()

@@ -321,6 +321,13 @@ class RunState:
             return next((p for (_, p), each in parts.items() if each.query != self.query), None)
         return None
 
+    def note_late(self, word: Fed) -> None:
+        """A task tells its end when the query of a later epoch has begun."""
+        epoch = self.epochs.get(word.epoch)
+        if epoch is not None and (known := epoch.begun.get(word.part)) is not None:
+            if known.attempt == word.attempt:
+                epoch.sent(word.part, None)
+
     def note_sent(self, word: AssignmentRequest | Fed) -> None:
         """Rows have gone to a trainer."""
         epoch = self.epoch(word.epoch)
