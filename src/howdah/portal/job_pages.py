@@ -128,13 +128,7 @@ class JobPages:
         job_id: str = scope["path_params"]["job_id"]
         path = within(scope["path"])
         reader = None if self._team is None else self._team.reader(headers_of(scope["headers"]))
-        try:
-            found = await self._jobs.find(job_id, reader)
-        except NotYours as problem:
-            raise Refusal(503, str(problem)) from problem
-        if found is None:
-            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
-        directory, row = found
+        directory, row = await self.find(job_id, reader)
         if reader is not None:
             send = await self._shared(directory, path, reader, scope, send)
         # A running job's are at its own address, for whoever has its token.
@@ -168,6 +162,20 @@ class JobPages:
         served = await self._served(directory)
         await self._ready(served.source, path, request)
         await served.router(scope, receive, send)
+
+    async def find(self, job_id: str, reader: Reader | None) -> tuple[JobDirectory, Row]:
+        """The job of that id.
+
+        Raises:
+            Refusal: there is none that the reader may see.
+        """
+        try:
+            found = await self._jobs.find(job_id, reader)
+        except NotYours as problem:
+            raise Refusal(503, str(problem)) from problem
+        if found is None:
+            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
+        return found
 
     async def _shared(
         self, directory: JobDirectory, path: str, reader: Reader, scope: Scope, send: Send

@@ -45,7 +45,7 @@ from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import coordinator_at
 from howdah.portal.page_origin import PageOrigin
 from howdah.portal.past_boards import TASK
-from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
 
@@ -161,13 +161,7 @@ class TaskPages(JobApp):
         if page is None:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}; {AGAIN}")
         task = unquote(page[1])
-        try:
-            found = await self._jobs.find(job_id, reader)
-        except NotYours as problem:
-            raise Refusal(503, str(problem)) from problem
-        if found is None:
-            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
-        directory, row = found
+        directory, row = await self._pages.find(job_id, reader)
         way = None
         if not row.ended:
             way = await self._pages.way(directory)
