@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
+import signal
 from typing import Any
 
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOWDAH_SITE", "HADOOP_CONF_DIR", "JAVA_HOME")
+_LINE_MAX = 500
 
 
 def may_be(uid: int) -> bool:
@@ -30,3 +33,19 @@ def as_owner(name: str, uid: int, gid: int) -> dict[str, Any]:
     if os.geteuid() == 0:
         options |= {"user": uid, "group": gid, "extra_groups": os.getgrouplist(name, gid)}
     return options
+
+
+def kill(process: asyncio.subprocess.Process) -> None:
+    """End such a program, and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def one_line(text: str) -> str:
+    """What such a program says, in one line and not too long a one: its owner may have made it say anything."""
+    return "".join(each if each.isprintable() else " " for each in text[:_LINE_MAX])
+
+
+def last_line(said: bytes) -> str:
+    """The last line of what such a program has said."""
+    return one_line(said.decode("utf-8", "replace").strip().rpartition("\n")[2])

@@ -375,7 +375,7 @@ class JobPages:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}")
         if not row.ended and not (await self.way(directory)).leads:
             row = await self._jobs.look(directory)  # its page was open when it ended, say
-        is_board = page[0] == _BOARD.href and self.boards is not None
+        is_board = page[0] == _BOARD.href
         if row.ended and not (is_board and await self._has_board(directory)):
             raise Refusal(
                 404,

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import secrets
-import signal
 import stat
 import sys
 import time
@@ -24,7 +23,7 @@ from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.programs import HELPERS
 from howdah.frameworks.sidecars import TENSORBOARD
-from howdah.portal.as_owner import as_owner, may_be
+from howdah.portal.as_owner import as_owner, kill, last_line, may_be
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.local_copy import CopyOrigin, account, origin_of
@@ -38,7 +37,6 @@ BEGIN_S = 60.0
 TASK = Task(TENSORBOARD, 0)
 
 _AT = re.compile(rb" at http://[^/]*:(\d+)/")
-_LINE_MAX = 500
 
 
 class _Board:
@@ -100,7 +98,7 @@ class PastBoards:
         starting = self._running.pop(job_id)
         del self._asked[job_id]
         if not starting.cancel() and not _is_over(starting):
-            _kill(starting.result().process)
+            kill(starting.result().process)
 
     async def _watch(self, job_id: str, starting: asyncio.Task[_Board]) -> None:
         """Stop it when nobody asks any more."""
@@ -122,7 +120,8 @@ class PastBoards:
                     break
                 await asyncio.wait({ending}, timeout=rest_s)
         finally:
-            _kill(process)
+            if process.returncode is None:
+                kill(process)
             await ending
 
 
@@ -190,7 +189,8 @@ async def _start(directory: JobDirectory) -> _Board:
         async with asyncio.timeout(BEGIN_S):
             port = await _port(process, secret)
     except BaseException as problem:
-        _kill(process)
+        if process.returncode is None:
+            kill(process)
         await _heard_out(process)
         if isinstance(problem, TimeoutError):
             text = f"TensorBoard was not up within {BEGIN_S:.0f} s; load the page again"
@@ -216,8 +216,7 @@ async def _port(process: asyncio.subprocess.Process, secret: str) -> int:
         said = (said + part)[-65536:]
         if (found := _AT.search(said)) is not None and int(found[1]) < 65536:
             return int(found[1])
-    last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:_LINE_MAX]
-    why = "".join(each if each.isprintable() else " " for each in last) or "it said nothing"
+    why = last_line(said) or "it said nothing"
     raise Refusal(503, f"TensorBoard could not be started on the portal's machine: {why}")
 
 
@@ -237,9 +236,3 @@ def _is_over(starting: asyncio.Task[_Board]) -> bool:
         return False
     failed = starting.cancelled() or starting.exception() is not None
     return failed or starting.result().process.returncode is not None
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)

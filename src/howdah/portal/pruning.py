@@ -7,10 +7,8 @@ nothing itself: each folder's owner does, in a process of theirs that can do no 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
 import time
 from collections import deque
@@ -20,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing.archives import quantity
-from howdah.portal.as_owner import as_owner, may_be
+from howdah.portal.as_owner import as_owner, kill, last_line, may_be, one_line
 from howdah.portal.copies import JOB_ID
 from howdah.storage.local_copy import account
 
@@ -32,7 +30,6 @@ LONGEST_S = 3600.0
 ROUNDS = 30
 """That are shown."""
 _ANSWER_BYTES = 4 * 1024 * 1024
-_TEXT_MAX = 500
 
 
 class CannotPrune(Exception):
@@ -157,12 +154,11 @@ class PruneSchedule:
         try:
             answer = msgspec.json.decode(said, type=_Answer)
         except (ValueError, RecursionError):
-            last = told.decode("utf-8", "replace").strip().rpartition("\n")[2]
-            return _no(place, _plain(last) or f"howdah prune exited with code {code}")
+            return _no(place, last_line(told) or f"howdah prune exited with code {code}")
         # Its owner may have made it say anything.
         return _Answer(
             [each for each in answer.removed if JOB_ID.fullmatch(each.job_id)],
-            [Failed(_plain(each.job_id), _plain(each.reason)) for each in answer.failed],
+            [Failed(one_line(each.job_id), one_line(each.reason)) for each in answer.failed],
         )
 
 
@@ -173,11 +169,6 @@ def _rule(older_than: str | None, keep_size: str | None) -> str:
     return (
         f"Of each user whose jobs need more than {keep_size}, the oldest{age} are removed each day"
     )
-
-
-def _plain(text: str) -> str:
-    """The text in one line, and not too long a one."""
-    return "".join(each if each.isprintable() else " " for each in text[:_TEXT_MAX])
 
 
 def _no(place: str, why: str) -> _Answer:
@@ -207,8 +198,7 @@ async def _as_user(
             said, told = await asyncio.gather(_read(process.stdout), _read(process.stderr))
             return await process.wait(), said, told
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill(process)
         await process.wait()
         raise
 

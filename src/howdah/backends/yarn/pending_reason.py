@@ -219,7 +219,7 @@ def _queue_full(
 def _is_fair(diagnostics: str, queue: Queue | None) -> bool:
     """Whether they are the Fair Scheduler's, to whom an application is "not yet activated" until its master has a
     node."""
-    return "(Resource request: " in diagnostics or (queue is not None and "." in queue.name)
+    return "(Resource request: " in diagnostics or (queue is not None and queue.is_fair)
 
 
 def _before_it(queue: Queue | None) -> str:

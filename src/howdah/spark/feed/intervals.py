@@ -61,11 +61,6 @@ def first(ranges: Intervals, rows: int) -> Intervals:
     return result
 
 
-def before(ranges: Intervals, offset: int) -> Intervals:
-    """What of them lies before that offset."""
-    return [(start, min(stop, offset)) for start, stop in ranges if start < offset]
-
-
 def cut(start: int, stop: int, ranges: Intervals) -> list[tuple[int, int]]:
     """Where the offsets ``ranges`` lie within the row numbers of ``start`` to ``stop``."""
     return [

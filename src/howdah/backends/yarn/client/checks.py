@@ -410,12 +410,12 @@ def _limit(
     if not nodes:
         return None, ""
     everything = total(node.capability for node in nodes)
-    # No queue's share limits what it gets of the idle nodes of others.
-    divided = total(node.capability for node in _partition(label, cluster))
-    idle = total(node.capability for node in nodes if label is not None and node.label != label)
     share = queue.shares.get(label or "") if queue is not None else None
     if queue is None or share is None:
         return everything, "the cluster has"
+    # No queue's share limits what it gets of the idle nodes of others.
+    divided = total(node.capability for node in _partition(label, cluster))
+    idle = total(node.capability for node in nodes if label is not None and node.label != label)
     part = share.maximum_part
     own = share.maximum or Amount(
         memory_mb=int(divided.memory_mb * part), cores=int(divided.cores * part)

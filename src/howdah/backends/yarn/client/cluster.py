@@ -78,14 +78,19 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
         return not label or label in self.labels or ANY_LABEL in self.labels
 
     @property
+    def is_fair(self) -> bool:
+        """Whether it is one of the Fair Scheduler, below its root."""
+        return "." in self.name
+
+    @property
     def acl_of_submitters(self) -> str:
         """The setting that says who may submit to it."""
-        return "aclSubmitApps" if "." in self.name else "acl_submit_applications"
+        return "aclSubmitApps" if self.is_fair else "acl_submit_applications"
 
     @property
     def known_as(self) -> tuple[str, ...]:
         """What a submitter may call it."""
-        if "." in self.name:
+        if self.is_fair:
             return (self.name, self.name.removeprefix("root."))
         return (self.name, self.path) if self.path and self.path != self.name else (self.name,)
 

@@ -324,9 +324,9 @@ class RunState:
     def note_late(self, word: Fed) -> None:
         """A task tells its end when the query of a later epoch has begun."""
         epoch = self.epochs.get(word.epoch)
-        if epoch is not None and (known := epoch.begun.get(word.part)) is not None:
-            if known.attempt == word.attempt:
-                epoch.sent(word.part, None)
+        known = None if epoch is None else epoch.begun.get(word.part)
+        if epoch is not None and known is not None and known.attempt == word.attempt:
+            epoch.sent(word.part, None)
 
     def note_sent(self, word: AssignmentRequest | Fed) -> None:
         """Rows have gone to a trainer."""
