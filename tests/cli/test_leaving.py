@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,3 +42,29 @@ def test_ctrl_c_ends_a_submission_to_a_cluster_that_says_nothing(silent: socket.
         run.signal(signal.SIGINT)
         assert run.end(within_s=20) == 130
     assert "Traceback" not in run.told
+
+
+_LOSES_CTRL_C = """
+import signal, sys, threading, weakref
+from howdah.cli import main
+
+class Thing:
+    pass
+
+def command(**_):
+    thing = Thing()
+    callback = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    print("lost", flush=True)
+    threading.Event().wait(60)
+
+main.cli.main = command
+sys.exit(main.program())
+"""
+
+
+def test_ctrl_c_ends_a_command_also_where_python_loses_it() -> None:
+    """As in a callback of its import system; nothing but the signal's moment differs."""
+    program = [sys.executable, "-c", _LOSES_CTRL_C]
+    run = subprocess.run(program, capture_output=True, text=True, timeout=40)
+    assert (run.returncode, run.stdout, run.stderr) == (130, "lost\n", "")

@@ -1,4 +1,4 @@
-"""The end of the command's process, which does not wait for what does not answer.
+"""The end of the command's process: it comes when the user wants it to, and does not wait for what does not answer.
 
 Python waits for all its threads before it ends. One may be waiting for a ResourceManager or a NameNode, and
 nobody needs the answer any more: the user has been told how it ended, or has left the job behind.
@@ -7,6 +7,8 @@ nobody needs the answer any more: the user has been told how it ended, or has le
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -15,6 +17,8 @@ T = TypeVar("T")
 
 LEAVE_S = 2.0
 """For threads that are about to end by themselves."""
+_AGAIN_S = 0.05
+"""For the callback to end in which a Ctrl-C was lost."""
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -31,6 +35,25 @@ def run(main: Coroutine[Any, Any, T]) -> T:
         return await main
 
     return asyncio.run(begin())
+
+
+def never_lose_ctrl_c() -> None:
+    """Interrupt once more where Python has lost a Ctrl-C.
+
+    It raises KeyboardInterrupt wherever it is; from what it calls by itself, such as the callback of a lock
+    of its imports, no exception comes further.
+    """
+
+    def lost(what: sys.UnraisableHookArgs) -> None:
+        if not isinstance(what.exc_value, KeyboardInterrupt):
+            sys.__unraisablehook__(what)
+            return
+        main = threading.main_thread().ident
+        again = threading.Timer(_AGAIN_S, signal.pthread_kill, (main, signal.SIGINT))
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = lost
 
 
 def exit_soon(code: int) -> None:

@@ -212,10 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program() -> int:
-    """The process of one command line, whose end waits for nobody; returns its exit code."""
-    code = main()
-    from howdah.cli.leaving import exit_soon
+    """The process of one command line, which ends when it is told to; returns its exit code."""
+    from howdah.cli.leaving import exit_soon, never_lose_ctrl_c
 
+    never_lose_ctrl_c()
+    code = main()
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
         sys.stderr.flush()
