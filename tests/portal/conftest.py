@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from howdah.portal.access_control import Team
 from howdah.portal.app import create_portal
 from howdah.portal.jobs import Jobs
 from howdah.storage.jobdir import JobDirectory, base_folder
@@ -59,9 +60,9 @@ class Portal(Served):
 
     jobs: Jobs
 
-    def __init__(self, base: Path, folder: Path) -> None:
+    def __init__(self, base: Path, folder: Path, team: Team | None = None) -> None:
         super().__init__(None)  # type: ignore[arg-type]
-        self.base, self.folder = base, folder
+        self.base, self.folder, self.team = base, folder, team
 
     def start(self) -> None:
         from howdah.coordinator.web.server import serve
@@ -69,7 +70,7 @@ class Portal(Served):
 
         async def begin() -> None:
             self.jobs = Jobs(self.base, self.folder)
-            self.app = create_portal(self.jobs, TOKEN)
+            self.app = create_portal(self.jobs, TOKEN, team=self.team)
             self.server = await serve(self.app, listening("127.0.0.1"))
 
         self._thread.start()

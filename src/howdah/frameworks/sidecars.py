@@ -10,6 +10,8 @@ from howdah.spec.model import Job, Restart, Role, RoleTimeouts, Tracking
 
 PREPROCESS = "preprocess"
 TENSORBOARD = "tensorboard"
+NOTEBOOK = "notebook"
+"""The role of a job that ``howdah notebook`` has made, and a tag of it."""
 
 ANSWER = "Model parameters: "
 """What a line of the preprocess step's output begins with, or has in it, whose rest all programs get.

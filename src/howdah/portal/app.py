@@ -26,7 +26,7 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import query
+from howdah.portal import notebooks, query
 from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
 from howdah.portal.compare_page import compare_page
 from howdah.portal.comparison import MOST, read
@@ -222,6 +222,29 @@ def create_portal(
                 response.body = mask(bytes(response.body))
         return response
 
+    async def notebook_page(request: Request) -> Response:
+        reader = reader_of(request)
+        await catch_up()
+        shown = notebooks.Shown({}, "" if reader is None else reader.name)
+        return await notebooks.page(jobs, reader, shown, version=static.version, now=clock())
+
+    async def notebook_asked(request: Request) -> Response:
+        if team is not None:
+            raise Refusal(403, notebooks.NOT_FOR_OTHERS)
+        given = await notebooks.form_of(request)
+        try:
+            started = await notebooks.start(jobs, given)
+        except Refusal as refusal:
+            shown = notebooks.Shown(given, problem=refusal.message)
+            return await notebooks.page(jobs, None, shown, version=static.version, now=clock())
+        return notebooks.onward(jobs, started)
+
+    async def notebook_started(request: Request) -> Response:
+        if team is not None:
+            raise Refusal(403, notebooks.NOT_FOR_OTHERS)
+        started = await notebooks.start(jobs, await notebooks.document_of(request))
+        return Response(msgspec.json.encode(started), 201, media_type="application/json")
+
     async def scraped(request: Request) -> Response:
         # Imported at the first scrape: most portals are never scraped.
         from howdah.portal import prometheus
@@ -250,6 +273,9 @@ def create_portal(
             *([Route(LOGIN_PATH, signed_in)] if team is None else []),
             Route("/static/{version}/{name:path}", static_file),
             Route("/compare", compared),
+            Route("/notebooks", notebook_page),
+            Route("/notebooks", notebook_asked, methods=["POST"]),
+            Route(notebooks.ROOT, notebook_started, methods=["POST"]),
             Route("/metrics", scraped),
             Route("/api/v1/jobs", listed),
             Route("/api/v1/openapi.json", described),

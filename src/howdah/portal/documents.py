@@ -30,3 +30,29 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
     to_come: int | None
     """Jobs that were found and are still to be read; null while they are being looked for. The list is
     whole at 0."""
+
+
+class NotebookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The options of ``howdah notebook``; those that are null are as there without them."""
+
+    name: str | None = None
+    backend: str | None = None
+    source: str | None = None
+    """Folder to work in; by default the one that ``howdah ui`` was started in."""
+    memory: str | None = None
+    cores: int | None = None
+    gpus: int | None = None
+    queue: str | None = None
+    label: str | None = None
+    python: str | None = None
+    requirements: str | None = None
+    venv: str | None = None
+    timeout: str | None = None
+    idle_timeout: str | None = None
+
+
+class StartedNotebook(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was started; its page is at ``jobs/<job id>/``."""
+
+    job_id: str
+    directory: str

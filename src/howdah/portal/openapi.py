@@ -9,7 +9,8 @@ import msgspec
 
 from howdah.client.advice import Finding
 from howdah.coordinator.web import openapi
-from howdah.portal.documents import JobList, SinceBefore
+from howdah.portal import notebooks
+from howdah.portal.documents import JobList, NotebookRequest, SinceBefore, StartedNotebook
 from howdah.portal.job_pages import ADVICE, BEFORE, STOP
 from howdah.portal.query import PARAMETERS
 
@@ -36,8 +37,8 @@ def document(user_header: str = "") -> dict[str, Any]:
         "description": "All jobs, and each one. Times are seconds since the epoch. Addresses are "
         "relative to the list of jobs.",
     }
-    (schema,), components = msgspec.json.schema_components(
-        [JobList], ref_template="#/components/schemas/{name}"
+    (schema, wanted, started), components = msgspec.json.schema_components(
+        [JobList, NotebookRequest, StartedNotebook], ref_template="#/components/schemas/{name}"
     )
     found["components"]["schemas"] |= components
     problem = {
@@ -59,6 +60,31 @@ def document(user_header: str = "") -> dict[str, Any]:
             "200": {"description": "Done.", "content": {"application/json": {"schema": schema}}},
             **{
                 status: {"description": text, "content": problem} for status, text in errors.items()
+            },
+        },
+    }
+    answered = {"application/json": {"schema": started}}
+    notebook = {
+        "operationId": "notebook",
+        "summary": "Start a notebook, as `howdah notebook --detach` does: its options are those of the command.",
+        "parameters": [],
+        "requestBody": {
+            "required": False,
+            "content": {"application/json": {"schema": wanted}},
+        },
+        "responses": {
+            "201": {"description": "Started.", "content": answered},
+            **{
+                status: {"description": text, "content": problem}
+                for status, text in {
+                    "400": "An option is wrong; the text says which, as the command does.",
+                    "401": errors["401"],
+                    "403": "It comes from another site.",
+                    "409": "The backend does not take it, or this portal would not show it.",
+                    "415": "The body is not JSON.",
+                    "421": errors["421"],
+                    "503": "It was not started in time.",
+                }.items()
             },
         },
     }
@@ -104,7 +130,11 @@ def document(user_header: str = "") -> dict[str, Any]:
     for methods in below.values():
         for operation in methods.values():
             operation["responses"].setdefault("404", {"description": NO_JOB, "content": problem})
-    found["paths"] = {"/api/v1/jobs": {"get": listed}, **below}
+    found["paths"] = {
+        "/api/v1/jobs": {"get": listed},
+        notebooks.ROOT: {"post": notebook},
+        **below,
+    }
     if user_header:
         _for_team(found, user_header)
     return found
@@ -168,7 +198,7 @@ beside them has, in Prometheus' text format, the number of jobs by state, and up
 
 **`howdah portal`** answers only its [reverse proxy](../guides/portal-team.md). Any other address gets 403, and a request
 in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
-with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible, for users whom the job
+with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible (`notebooks` is a 403), for users whom the job
 allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
 job's owner. Answers about a running job come live from its coordinator. If the portal cannot reach the coordinator, they
 come from the job directory, and `stream` ends at once; ask again, or ask `changes`. `jobs/<job id>/proxy/<task>/` leads

@@ -62,7 +62,7 @@ def list_page(
     counts = shown.choices.states
     text = environment("howdah.portal").get_template("jobs.html").render(
         asked=asked,
-        rows=[_cells(row, now) for row in found.rows],
+        rows=[cells(row, now) for row in found.rows],
         restarted=any(row.restarts for row in found.rows),
         busy=any(not row.ended and row.state in GOING_ON for row in found.rows),
         total=found.total,
@@ -97,7 +97,8 @@ def _sorts(asked: Asked) -> dict[str, tuple[str, str]]:
     return found
 
 
-def _cells(row: Row, now: float) -> dict[str, object]:
+def cells(row: Row, now: float) -> dict[str, object]:
+    """What a job's row of a table shows, in words."""
     going_on = not row.ended and row.state in GOING_ON
     return {
         "job": row,

@@ -10,13 +10,13 @@ import click
 
 from howdah.cli.arguments import MOST, json_option
 from howdah.cli.display.terminal import echo, echo_json
+from howdah.frameworks.sidecars import NOTEBOOK
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from howdah.storage.jobdir import JobDirectory
 
-ROLE = "notebook"
 _PROGRAM = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"'
 
 
@@ -34,6 +34,9 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 
 
 @click.command("notebook")
+@click.option(
+    "--name", metavar="NAME", default=NOTEBOOK, show_default=True, help="Name of its job."
+)
 @click.option(
     "--backend",
     metavar="NAME",
@@ -68,8 +71,10 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine."
 )
+@click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
 @json_option
 def command(
+    name: str,
     backend: str,
     source: str,
     memory: str | None,
@@ -83,6 +88,7 @@ def command(
     timeout: str,
     idle_timeout: float | None,
     port: int,
+    detach: bool,
     as_json: bool,
 ) -> int:
     """Run JupyterLab in a container until Ctrl-C.
@@ -92,11 +98,21 @@ def command(
     this machine leads to it through the job's coordinator. The address, with its token, is printed
     when JupyterLab is up. 'howdah tunnel' opens another such port, from another machine too.
 
+    With --detach it goes on without this command, until its time is up: 'howdah tunnel ID notebook:0'
+    or its job's page opens it, and 'howdah stop' ends it.
+
     With --json: one JSON object per line, as for 'howdah run', and one with type "notebook" and the
-    address.
+    address; with --detach, one as for 'howdah submit'.
     """
+    if detach and port:
+        raise click.UsageError(
+            "--port is of this command, which ends at once with --detach; leave it out, and open the "
+            f"notebook with: howdah tunnel ID {NOTEBOOK}:0 --port {port}"
+        )
     from howdah.backends.support import honours
+    from howdah.cli.commands.run import all_or_nothing, say_submitted
     from howdah.cli.display.attached import Tie, View, follow
+    from howdah.cli.display.progress import SubmissionProgress
     from howdah.client.submission.begin import begin
     from howdah.client.submission.loading import load_object
     from howdah.client.submission.submit import submit
@@ -116,18 +132,30 @@ def command(
             command=_PROGRAM if idle_timeout is None else f"{_PROGRAM} --idle={idle_timeout:.0f}",
         )
         job = Job(
-            name=ROLE,
+            name=name,
+            tags=(NOTEBOOK,),
             framework="command",
             mode=Mode.EACH,
             source=source,
             in_place=in_place,
             outputs=None if in_place else Outputs(keep="all"),
             environment=Environment(python=python, requirements=requirements, venv=venv),
-            roles={ROLE: role},
+            roles={NOTEBOOK: role},
             queue=queue,
             timeouts=Timeouts(total=timeout),
         )
         loaded = load_object(job)
+        if detach:
+            with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
+                directory = submit(
+                    loaded,
+                    backend=backend,
+                    submission=submission,
+                    progress=progress,
+                    note=progress.note,
+                )
+            say_submitted(directory, as_json=as_json)
+            return 0
 
         leading: list[Future[None]] = []
 
@@ -151,7 +179,7 @@ async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     from howdah.client.following.tunnel import local_base, tunnel, wait_for_page
     from howdah.core.messages import Task
 
-    task = Task(ROLE, 0)
+    task = Task(NOTEBOOK, 0)
     try:
         path = await wait_for_page(directory, task)
         async with tunnel(directory, task, port) as own:

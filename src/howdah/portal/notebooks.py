@@ -1,0 +1,198 @@
+"""Notebooks from a portal of one's own: started by ``howdah notebook`` itself, so whatever it refuses is
+refused here in its words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from howdah.backends import registry
+from howdah.client.lookup.states import GOING_ON
+from howdah.coordinator.web.app import environment, notice
+from howdah.coordinator.web.security import Refusal
+from howdah.core.messages import Task
+from howdah.frameworks.sidecars import NOTEBOOK
+from howdah.portal.access_control import Reader
+from howdah.portal.documents import NotebookRequest, StartedNotebook
+from howdah.portal.index import PAGE_MAX, JobQuery
+from howdah.portal.jobs import Jobs
+from howdah.portal.pages import cells
+from howdah.storage.jobdir import JobDirectory, base_folder
+
+ROOT = "/api/v1/notebooks"
+LONGEST_S = 600.0
+"""A cluster's notebook starts once its environment is packed and uploaded."""
+FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NotebookRequest))
+NOT_FOR_OTHERS = (
+    "a portal for a team starts no notebooks: it would run programs in the name of whoever its proxy names. "
+    "Start one with `howdah notebook`, or from the pages that `howdah ui` opens; with --store, or `store` in "
+    "the site file, at this portal's store, it is listed here"
+)
+_BAD_INPUT = 2
+_FIELDS_MAX = 50
+
+
+class Shown(NamedTuple):
+    """What the page shows besides the notebooks."""
+
+    given: dict[str, str]
+    """What stands in the form."""
+    reader: str = ""
+    """Who reads; empty for the user."""
+    problem: str = ""
+    """Why nothing was started."""
+
+
+async def page(
+    jobs: Jobs, reader: Reader | None, shown: Shown, *, version: str, now: float
+) -> Response:
+    """The notebooks that wait or run, and a form that starts one.
+
+    Args:
+        jobs: which are listed.
+        reader: who reads; None for the user.
+        shown: what else.
+        version: of the static files.
+        now: seconds since the epoch.
+    """
+    wanted = JobQuery(states=GOING_ON, tag=NOTEBOOK, limit=PAGE_MAX)
+    found = await asyncio.to_thread(jobs.index.find, wanted, reader)
+    ids = [row.job_id for row in found.rows]
+    template = environment("howdah.portal").get_template("notebooks.html")
+    text = template.render(
+        rows=[cells(row, now) for row in found.rows],
+        may_stop=await asyncio.to_thread(jobs.index.may_stop, ids, reader),
+        backends=registry.names(),
+        folder=_folder(),
+        task=str(Task(NOTEBOOK, 0)),
+        shown=shown,
+        refused=_elsewhere(jobs) if reader is None else NOT_FOR_OTHERS,
+        place=jobs.place,
+        version=version,
+    )
+    # As for the list: without a referrer a form's origin is "null".
+    return HTMLResponse(text, 400 if shown.problem else 200, {"Referrer-Policy": "same-origin"})
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent, those that are filled in.
+
+    Raises:
+        Refusal: it is none of this page's.
+    """
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise Refusal(415, "the body must be a form of this page")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        given = dict(parse_qsl(body, max_num_fields=_FIELDS_MAX))
+    except ValueError as problem:
+        raise Refusal(400, f"the body is no form of this page: {problem}") from None
+    return {name: text.strip() for name, text in given.items() if name in FIELDS and text.strip()}
+
+
+async def document_of(request: Request) -> dict[str, str]:
+    """The same of a body in JSON.
+
+    Raises:
+        Refusal: it is not what is asked for.
+    """
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        wanted = msgspec.json.decode(body, type=NotebookRequest) if body else NotebookRequest()
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"the body asks for no notebook: {problem}") from problem
+    given = msgspec.structs.asdict(wanted)
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+async def start(jobs: Jobs, given: dict[str, str]) -> StartedNotebook:
+    """Start one, as ``howdah notebook --detach`` with these options does.
+
+    Raises:
+        Refusal: nothing was started; the text says why, as the command does.
+    """
+    if refused := _elsewhere(jobs):
+        raise Refusal(409, refused)
+    if "source" in given:
+        try:
+            given = {**given, "source": str(Path(given["source"]).expanduser())}
+        except RuntimeError as error:
+            raise Refusal(400, f"source: {given['source']!r}: {error}") from None
+    options = [f"--{name.replace('_', '-')}={text}" for name, text in given.items()]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "howdah", "notebook", "--detach", "--json", *options),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # a zero byte is in no argument
+        raise Refusal(400, f"howdah notebook cannot be run with {options}: {error}") from None
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            said, told = await process.communicate()
+    except TimeoutError:
+        text = f"the notebook was not started within {LONGEST_S:.0f} s, and is not any more"
+        raise Refusal(503, text) from None
+    finally:
+        if process.returncode is None:  # which takes back what it has begun
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+    if process.returncode:
+        status = 400 if process.returncode == _BAD_INPUT else 409
+        raise Refusal(status, _reason(told.decode("utf-8", "replace")))
+    started = msgspec.json.decode(said, type=StartedNotebook)
+    if Path(started.directory).parent == jobs.base:
+        await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
+    return started
+
+
+def onward(jobs: Jobs, started: StartedNotebook) -> Response:
+    """On to the page of one that was started."""
+    if Path(started.directory).parent == jobs.base:
+        return RedirectResponse(f"jobs/{started.job_id}/", 303)
+    text = (
+        f"{started.job_id} is in {started.directory}, and this portal shows the jobs in {jobs.place}. "
+        f"“howdah page {started.job_id}” opens its page."
+    )
+    return notice("The notebook starts", text)
+
+
+def _elsewhere(jobs: Jobs) -> str:
+    """Why what is started would not be on this portal's list; empty if it would be."""
+    usual = base_folder()
+    if jobs.base == usual:
+        return ""
+    return (
+        f"this portal shows the jobs in {jobs.place}, and a notebook would be kept in {usual}: start it "
+        "from a “howdah ui” without --store, or with “howdah notebook”"
+    )
+
+
+def _folder() -> str:
+    """Which the portal was started in, while it is there."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return ""
+
+
+def _reason(told: str) -> str:
+    """What the command said last, without its usage."""
+    for mark in ("Error: ", "howdah: "):
+        _, found, text = f"\n{told}".rpartition(f"\n{mark}")
+        if found:
+            return text.strip()
+    return told.strip() or "howdah notebook failed, and said nothing"

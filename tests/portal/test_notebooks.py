@@ -1,0 +1,138 @@
+"""Notebooks from a portal of one's own: started, opened, listed and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from howdah.portal.access_control import Team
+from howdah.storage.jobdir import JobDirectory, base_folder
+from tests.browser.accessible import violations
+from tests.cli.howdah import gone, howdah, until
+from tests.portal.conftest import Portal
+
+pytestmark = pytest.mark.timeout(150)
+PATH = "/api/v1/notebooks"
+
+
+@pytest.fixture
+def empty(home: Path, tmp_path: Path) -> Iterator[Portal]:
+    """A portal over the usual folder, in which nothing is yet."""
+    base_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    running = Portal(base_folder(), tmp_path / "index")
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def plain(browser: Browser) -> Iterator[Page]:
+    """A browser without JavaScript: JupyterLab's own stays where it is."""
+    context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(60_000)
+    yield context.new_page()
+    context.close()
+
+
+def test_a_notebook_is_started_opened_listed_and_stopped(
+    plain: Page, empty: Portal, tmp_path: Path
+) -> None:
+    page = plain
+    page.goto(empty.login_link())
+    page.goto(f"{empty.url}/")
+    page.get_by_role("navigation").get_by_role("link", name="Notebooks").click()
+    expect(page.locator("#running")).to_contain_text("No notebook waits or runs")
+    page.get_by_label("Name").fill("sketch")
+    page.get_by_label("Folder to work in").fill(str(tmp_path))
+    page.get_by_label("Memory").fill("8x")
+    page.get_by_label("End when idle for").fill("2h")
+    page.get_by_role("button", name="Start a notebook").click()
+    expect(page.get_by_role("alert")).to_contain_text(
+        '"8x" is not an amount of memory; did you mean'
+    )
+    expect(page.get_by_label("Name")).to_have_value("sketch")
+    page.get_by_label("Memory").fill("1g")
+    page.get_by_role("button", name="Start a notebook").click()
+    page.wait_for_url("**/jobs/sketch-*/")
+    job_id = page.url.rstrip("/").rpartition("/")[2]
+    directory = JobDirectory(base_folder() / job_id)
+    (role,) = directory.job().roles.values()
+    assert role.memory == "1g" and "--idle=7200" in role.command
+    assert directory.job().source == str(tmp_path)
+    job = f"/jobs/{job_id}/api/v1/job"
+    until(lambda: empty.get(job).json().get("links"), "its page is announced")
+    page.goto(f"{empty.url}/notebooks")
+    row = page.locator("#running tbody tr")
+    expect(row.locator(".state")).to_have_text("running")
+    row.get_by_role("link", name="Open sketch").click()
+    page.wait_for_url(f"http://{job_id}.localhost:*/proxy/notebook:0/lab*")
+    expect(page).to_have_title("JupyterLab")
+    page.goto(f"{empty.url}/notebooks")
+    row.get_by_text("Stop", exact=True).click()
+    row.get_by_role("button", name="Stop sketch").click()
+    assert gone(directory).outcome == "stopped"
+    page.goto(f"{empty.url}/?tag=notebook&state=stopped")
+    expect(page.locator("#jobs tbody tr")).to_contain_text(job_id)
+
+
+def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:
+    page.goto(empty.login_link())
+    page.goto(f"{empty.url}/notebooks")
+    page.get_by_text("Environment and queue").click()
+    expect(page.get_by_label("Node label")).to_be_visible()
+    assert not violations(page)
+
+
+def test_what_cannot_be_started_is_said_as_the_command_says_it(
+    empty: Portal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wanted, status, words in (
+        ({"cores": 0}, 400, "Invalid value for '--cores': 0 is not in the range"),
+        ({"idle_timeout": "soon"}, 400, "'soon' is not a time; write it as 90m or 2h"),
+        ({"source": f"{tmp_path}/nothing"}, 400, f"there is no folder {tmp_path}/nothing"),
+        ({"backend": "nix"}, 400, "There is no backend 'nix'"),
+        ({"gpus": 999}, 409, "999 per container are asked for"),
+        ({"name": "a\0b"}, 400, "howdah notebook cannot be run"),
+        ({"colour": "red"}, 400, "unknown field `colour`"),
+        ({"cores": "many"}, 400, "Expected `int | null`"),
+    ):
+        answer = empty.post(PATH, wanted)
+        assert (answer.status, words in answer.error) == (status, True), answer
+    assert empty.ask("POST", PATH, body=b"cores=1").status == 415
+    assert empty.ask("POST", "/notebooks", body=b"{}").status == 415
+    cookie = empty.log_in()
+    for path in (PATH, "/notebooks"):
+        for origin in ({}, {"Origin": "http://evil.example"}):
+            assert empty.ask("POST", path, headers={**cookie, **origin}).status == 403
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "away"))
+    answer = empty.post(PATH)
+    assert answer.status == 409 and f"would be kept in {tmp_path}/away/jobs" in answer.error
+    assert "would be kept in" in empty.get("/notebooks").body.decode()
+    assert not (tmp_path / "away").exists()
+
+
+def test_a_team_starts_no_notebooks_and_is_told_how(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir(mode=0o700)
+    reads = Team(user_header="X-Forwarded-User", proxies=(ip_network("127.0.0.1"),))
+    portal = Portal(tmp_path / "jobs", tmp_path / "index", reads)
+    portal.start()
+    ada = {"X-Forwarded-User": "ada"}
+    try:
+        page = portal.get("/notebooks", ada)
+        assert page.status == 200 and b"<form" not in page.body
+        assert b"A portal for a team starts no notebooks" in page.body
+        for path in (PATH, "/notebooks"):
+            refused = portal.ask("POST", path, headers=ada | {"Origin": portal.url})
+            assert refused.status == 403 and b"Start one with" in refused.body
+        assert PATH not in portal.get("/api/v1/openapi.json", ada).json()["paths"]
+    finally:
+        portal.stop()
+
+
+def test_a_command_that_ends_at_once_opens_no_port(home: Path) -> None:
+    told = howdah("notebook", "--detach", "--port", "40113", code=2).told
+    assert "howdah tunnel ID notebook:0 --port 40113" in told
