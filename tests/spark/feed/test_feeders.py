@@ -17,18 +17,23 @@ import pytest
 from howdah import task
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
+from howdah.spark.feed import controller_connection
 from howdah.spark.feed.control import control_server
 from howdah.spark.feed.control.feed_controller import FeedController
 from howdah.spark.feed.control.plan import Resumption
+from howdah.spark.feed.ingest import answer_offset_query
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
     AssignmentResponse,
     Broken,
+    OffsetQuery,
+    OffsetReply,
     Options,
     Purpose,
     Returned,
 )
+from howdah.spark.feed.state import FeedState
 from howdah.spark.feed.tasks import feeder_client
 from howdah.spark.feed.tasks.feeder import _Feeding
 from howdah.spark.feed.tasks.feeder_client import NotTaken
@@ -341,6 +346,19 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
         return await how_far(*arguments)
 
     monkeypatch.setattr(gang.controller, "_last_offset", counted)
+    answered: list[OffsetQuery] = []
+
+    def answer(state: FeedState, query: OffsetQuery) -> OffsetReply:
+        if state is silent:
+            answered.append(query)
+            if len(answered) == 2:
+                # Its first answer is out: a feeder that began upon it would be cut off by the
+                # questions that have piled up behind.
+                with state.changed:
+                    state.changed.wait_for(lambda: state.streams, 0.5)
+        return answer_offset_query(state, query)
+
+    monkeypatch.setattr(controller_connection, "answer_offset_query", answer)
     trainers = [gang.trainer(rank) for rank in range(2)]
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
     rows = numbers((0, 4), (4, 8))

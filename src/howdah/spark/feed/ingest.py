@@ -234,6 +234,7 @@ def answer_offset_query(state: FeedState, message: OffsetQuery) -> OffsetReply:
         epoch=message.epoch,
         partition=message.partition,
         upto=upto,
+        question=message.question,
     )
 
 

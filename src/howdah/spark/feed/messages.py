@@ -253,6 +253,8 @@ class OffsetReply(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
     partition: int
     upto: int
     """Offset after the last row taken by this trainer; -1 if it has none of this partition."""
+    question: int = 0
+    """See `OffsetQuery`."""
 
 
 class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
@@ -307,6 +309,9 @@ class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
     partition: int
     attempt: int
     """Who asks: from now on earlier ones are not let in."""
+    question: int = 0
+    """Grows; the answer names it. Only the newest one's counts, for questions are heard in their order:
+    none that was given up can then still close a connection."""
 
 
 class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):

@@ -54,6 +54,7 @@ def _how_far(feed: state.FeedState, message: OffsetQuery) -> OffsetReply:
         epoch=message.epoch,
         partition=message.partition,
         upto=ranges[-1][1] if ranges else -1,
+        question=message.question,
     )
 
 

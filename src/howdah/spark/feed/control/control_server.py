@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -63,6 +64,16 @@ UNORDERED = (
 
 _Partition = tuple[str, int, int, int]
 """Feed, run, epoch and partition."""
+
+
+class _Question:
+    """How far a partition came, asked of all trainers at once."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.said: dict[int, int] = {}
+        """By rank."""
+        self.changed = asyncio.Event()
 
 
 def _partition(message: OffsetReply | AssignmentRequest) -> _Partition:
@@ -130,8 +141,8 @@ class ControlServer:
         self._socket: socket.socket | None = None
         self._server: Listener | None = None
         self._channels: set[Channel[Any]] = set()
-        self._replies: dict[_Partition, dict[int, int]] = {}
-        self._asked: dict[_Partition, asyncio.Event] = {}
+        self._questions: dict[_Partition, _Question] = {}
+        self._numbers = itertools.count(1)
 
     def complete(self) -> bool:
         """Whether all trainers of the newest generation are there."""
@@ -288,10 +299,12 @@ class ControlServer:
                     for epoch in () if run.closed else list(run.epochs):
                         self._send_credit(run, epoch)
             case OffsetReply():
-                key = _partition(message)
-                if key in self._replies:
-                    self._replies[key][rank] = message.upto
-                    self._asked[key].set()
+                question = self._questions.get(_partition(message))
+                # An answer to one that was given up says only that the next is still to be heard: it
+                # would end the connection of a feeder that had begun meanwhile.
+                if question is not None and question.number == message.question:
+                    question.said[rank] = message.upto
+                    question.changed.set()
                 return
         self.moved = time.monotonic()
 
@@ -388,8 +401,8 @@ class ControlServer:
         deadline = time.monotonic() + ANSWER_S
         key = _partition(request)
         with self.changed:
-            said = self._replies[key] = {}
-            event = self._asked[key] = asyncio.Event()
+            question = self._questions[key] = _Question(next(self._numbers))
+            said = question.said
             asked = {r: each for r, each in self.trainers.items() if each.channel is not None}
             gone = [each for rank, each in self.trainers.items() if rank not in asked]
             upto = max((each.offsets.get(key, 0) for each in gone), default=0)
@@ -400,6 +413,7 @@ class ControlServer:
                     epoch=request.epoch,
                     partition=request.partition,
                     attempt=request.attempt,
+                    question=question.number,
                 )
             )
         try:
@@ -412,11 +426,11 @@ class ControlServer:
                 if time.monotonic() > deadline:
                     return None
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(event.wait(), AGAIN_S)
-                event.clear()
+                    await asyncio.wait_for(question.changed.wait(), AGAIN_S)
+                question.changed.clear()
         finally:
-            if self._replies.get(key) is said:
-                del self._replies[key], self._asked[key]
+            if self._questions.get(key) is question:
+                del self._questions[key]
         return max(upto, *said.values()) if said else upto
 
     # -- inside ------------------------------------------------------------------------------------
