@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,10 +42,10 @@ async def test_a_stop_of_a_job_that_has_ended_is_refused_in_words(
     async with world(tmp_path) as job:
         ending, end = asyncio.Event(), asyncio.Event()
 
-        async def finish(clients: Clients, limit_s: float) -> None:
+        async def finish(clients: Clients, *arguments: Any) -> None:
             ending.set()
             await end.wait()
-            await hang_up(clients, limit_s)
+            await hang_up(clients, *arguments)
 
         hang_up = Clients.finish
         monkeypatch.setattr(Clients, "finish", finish)

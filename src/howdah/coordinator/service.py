@@ -343,7 +343,7 @@ class Coordinator:
             )
         self.live_job.finished.set()
         self.status.touch()  # wakes the watchers
-        await self.clients.finish(WATCHERS_S)
+        await self.clients.finish(WATCHERS_S, self._page)
         self.agents.close_all(Shutdown())
         await self.executor.close()
         await self.backend.finished(final)

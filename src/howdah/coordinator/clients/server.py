@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from howdah.coordinator.clients import task_pages
@@ -36,6 +36,8 @@ log: logging.Logger = logging.getLogger(__name__)
 
 RECORDS = 200
 """Records sent before the connection is waited for."""
+TUNNELS_S = 2.0
+"""For what tunnels still carry when the pages they lead to have ended."""
 LOGS = 16
 """Log reads sent before records and status have their turn again."""
 
@@ -48,6 +50,7 @@ class Clients:
         self._execs = execs
         self._welcome = welcome
         self._watching: set[asyncio.Task[None]] = set()
+        self._tunnels: set[asyncio.Future[None]] = set()
         self._open: set[Channel] = set()
 
     def __len__(self) -> int:
@@ -64,7 +67,7 @@ class Clients:
         try:
             while (message := await channel.receive()) is not None:
                 if isinstance(message, OpenTunnel):
-                    await tunnel(channel, message, self._job)
+                    await self._tunnel(channel, message)
                     return
                 if isinstance(message, OpenExec):
                     await self._execs.serve(channel, hello, message)
@@ -78,12 +81,28 @@ class Clients:
             for task in asking:
                 task.cancel()
 
-    async def finish(self, limit_s: float) -> None:
-        """The job is over: let watchers have the rest, for so long; then hang up."""
-        if self._watching:
-            await asyncio.wait(self._watching, timeout=limit_s)
+    async def finish(self, limit_s: float, page: Sequence[asyncio.Task[None]]) -> None:
+        """The job is over: let watchers have the rest, for so long, and end its ``page``; then hang up.
+
+        Readers of the page may come through tunnels: they have the rest, too.
+        """
+        for task in page:
+            task.cancel()
+        if rest := {*self._watching, *page}:
+            await asyncio.wait(rest, timeout=limit_s)
+        if self._tunnels:
+            await asyncio.wait(self._tunnels, timeout=TUNNELS_S)
         for channel in list(self._open):
             channel.close()
+
+    async def _tunnel(self, channel: Channel[Any], wanted: OpenTunnel) -> None:
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tunnels.add(ended)
+        try:
+            await tunnel(channel, wanted, self._job)
+        finally:
+            self._tunnels.discard(ended)
+            ended.set_result(None)
 
     def _refusal(self, channel: Channel[Any], hello: ClientHello) -> str:
         job_id = self._job.job_id

@@ -212,6 +212,9 @@ LOOK_S = 1.0
 GATHER_S = 0.05
 """From the first change to sending it: what comes together is sent together."""
 
+LAST_LINES_S = 1.0
+"""For the log of a job that is over to be read to its end."""
+
 TASKS_PER_SECOND = 1000.0
 """Changed tasks sent in a second at most, by sending less often: a person cannot read more."""
 
@@ -334,6 +337,8 @@ async def events(
         async with _following(source, cursor, watch) as log:
             while True:
                 closing = watchers.closing
+                if closing and log is not None:
+                    await asyncio.wait({log.reading}, timeout=LAST_LINES_S)
                 urgent, watch.urgent = watch.urgent, False
                 sent = reader.records()
                 sent += reader.status(loop.time(), urgent=urgent, last=closing)
