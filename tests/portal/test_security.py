@@ -32,6 +32,8 @@ SERVES = """
 import base64, hashlib, http.server, json, os, threading, time
 from howdah import task
 
+asked = []
+
 class Page(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -50,6 +52,8 @@ class Page(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         told = {"method": self.command, "path": self.path, "headers": dict(self.headers.items())}
+        asked.append(self.path)
+        told["asked"] = len(asked)
         told["body"] = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         body = json.dumps(told).encode()
         kind = "application/json"
@@ -194,6 +198,29 @@ def shown(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show
     assert "Traceback" not in portal.told, portal.told
 
 
+@pytest.fixture(scope="module")
+def others(shown: Shown, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    """The same portal, and another job, with a page of its own."""
+    files = tmp_path_factory.mktemp("others")
+    goal = files / "goal"
+    acl = {"view": ["vera"]}
+    file = job_file(files, SERVES, name="others", acl=acl, env={"GOAL": str(goal)})
+    run = start("run", str(file))
+    run.until_line("serves Mine")
+    others = shown._replace(job=newest(), run=run, goal=goal)
+
+    def linked() -> bool:
+        answer = shown.portal("vera", f"/jobs/{others.job.job_id}/api/v1/job")
+        return answer.status == 200 and len(answer.json()["links"]) == 1
+
+    until(linked, "its page is linked")
+    yield others
+    goal.touch()
+    run.end()
+    gone(others.job)
+    shutil.rmtree(others.job.path)
+
+
 def test_a_program_gets_a_readers_request_and_nothing_of_the_reader(shown: Shown) -> None:
     """The page of a task in a team's portal wants the sign-in cookie, name or groups of who looks at it.
     It gets a request without them, and sets no cookie."""
@@ -258,13 +285,14 @@ def websocket(
         return int(lines[0].split()[1]), "".join(lines), answer.read(7)
 
 
-def test_an_address_lets_one_in_once_and_to_that_jobs_pages_alone(shown: Shown) -> None:
+def test_an_address_lets_one_in_once_and_to_that_jobs_pages_alone(
+    shown: Shown, others: Shown
+) -> None:
     """Somebody finds the address that let a reader in to a job's pages, or uses their own cookie
     for another job. An address is good once, and a cookie for one job."""
     link = shown.link("vera")
-    other = f"{shown.job.job_id[:-4]}zzzz.pages.localhost"
     assert shown.page(link, "", "HEAD").status == 200  # a program that looks at links beforehand
-    assert shown.page(link, "", Host=other).status == 401
+    assert others.page(link, "").status == 401
     first = shown.page(link, "")
     assert first.status == 200
     again = shown.page(link, "")
@@ -272,7 +300,8 @@ def test_an_address_lets_one_in_once_and_to_that_jobs_pages_alone(shown: Shown) 
     assert b"used up" in again.body
     for cookie in ("", "howdah-page=", "howdah-page=x", first.cookie[:-1], "X-Forwarded-User=ada"):
         assert shown.page(MINE, cookie, X_Forwarded_User=shown.owner).status == 401, cookie
-    assert shown.page(MINE, first.cookie, Host=other).status == 401
+    assert others.page(MINE, first.cookie).status == 401
+    assert others.page(MINE, others.let_in("vera")).status == 200
     assert shown.page(MINE, first.cookie, client="127.0.0.2").status == 403
     for path in ("/", "/api/v1/job", "/api/v1/stop", "/proxy/worker:0", "/proxy/worker:7/"):
         answer = shown.page(path, first.cookie)
@@ -280,11 +309,13 @@ def test_an_address_lets_one_in_once_and_to_that_jobs_pages_alone(shown: Shown) 
     assert shown.portal("sam", f"/jobs/{shown.job.job_id}{MINE}").status == 404
 
 
-def test_a_page_cannot_ask_the_portal_nor_another_page_in_its_readers_name(shown: Shown) -> None:
+def test_a_page_cannot_ask_the_portal_nor_another_page_in_its_readers_name(
+    shown: Shown, others: Shown
+) -> None:
     """The page of a task asks the portal, or a page of another job, in the name of who looks at it. Each
     answers for its own names and to its own pages only."""
     cookie = shown.let_in(shown.owner)
-    strange = f"http://{shown.job.job_id[:-4]}zzzz.pages.localhost"
+    strange = f"http://{others.host}"
     for method, headers in (
         ("POST", {}),
         ("POST", {"Origin": strange}),
@@ -350,15 +381,22 @@ LISTEN = """() => new Promise((done) => {
 })"""
 
 
-def test_a_browser_opens_a_page_that_reaches_nothing_else(shown: Shown, chromium: Browser) -> None:
+def test_a_browser_opens_a_page_that_reaches_nothing_else(
+    shown: Shown, others: Shown, chromium: Browser
+) -> None:
     """The same in Chromium: scripts of a page reach its own program, and neither the portal nor pages of
     other jobs."""
     stop = f"http://jobs.localhost/jobs/{shown.job.job_id}/api/v1/stop"
-    strange = f"http://{shown.job.job_id[:-4]}zzzz.pages.localhost{MINE}"
+    strange = f"http://{others.host}{MINE}told"
     for user, may in ((shown.owner, True), ("vera", False)):
         context = chromium.new_context(extra_http_headers={"X-Forwarded-User": user})
+        assert (
+            opened(context, others).title() == "Mine"
+        )  # so the browser has a cookie for it as well
         page = opened(context, shown)
         assert page.title() == "Mine"
+        cookie = others.let_in(user)
+        asked = others.page(f"{MINE}told", cookie).json()["asked"]
         assert page.evaluate("document.cookie") == ""
         assert page.evaluate(FETCH, ["told", "GET", {}]) == 200
         assert page.evaluate(FETCH, ["told", "POST", {"body": "x"}]) == (200 if may else 403)
@@ -367,6 +405,9 @@ def test_a_browser_opens_a_page_that_reaches_nothing_else(shown: Shown, chromium
         for address, method in ((stop, "POST"), (strange, "GET"), (stop[:-4] + "job", "GET")):
             assert page.evaluate(FETCH, [address, method, {}]) == "refused", address
             page.evaluate(FETCH, [address, method, sent])
+        assert others.page(f"{MINE}told", cookie).json()["asked"] == asked + 1, (
+            "it got nothing else"
+        )
         context.close()
     assert not shown.job.final()
     assert shown.portal("vera", f"/jobs/{shown.job.job_id}/api/v1/job").json()["phase"] == "running"
