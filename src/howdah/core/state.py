@@ -43,6 +43,9 @@ class TaskState(enum.Enum):
     ENDED = "ended"
     """The attempt is over otherwise: failed, stopped or lost."""
 
+    # Key of every table: Enum's own is a Python function, and a tenth of the machine's time.
+    __hash__ = object.__hash__
+
 
 S = TaskState
 
