@@ -10,28 +10,34 @@ import pytest
 from tests.acceptance.jobs import Example, Job
 from tests.cli.howdah import job_file, start, until
 
+# To be imported alone takes a framework most of a minute on a busy machine.
+MISSING = [
+    ("tensorflow", "chief:0", "worker:0", "70s"),
+    ("lightgbm", "worker:0", "worker:1", "60s"),
+]
+
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    ("name", "present", "missing", "limit"),
-    # To be imported alone takes a framework most of a minute on a busy machine.
-    [("tensorflow", "chief:0", "worker:0", "70s"), ("lightgbm", "worker:0", "worker:1", "60s")],
-)
 def test_a_peer_that_never_comes_ends_the_job_at_the_startup_timeout_by_name(
-    name: str, present: str, missing: str, limit: str, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
-    example = Example(name, tmp_path)
-    role, index = missing.split(":")
-    absent = f"""bash -c 'if [ "$HOWDAH_ROLE:$HOWDAH_INDEX" = {role}:{index} ];
-        then exec sleep 600; else exec {example.command}; fi' """.replace("\n", " ").strip()
-    job = example.run(**{"command": absent, "timeouts.startup": limit}).end(4)
-    view = job.directory.final()
-    assert view is not None
-    assert view.outcome == "timed-out"
-    assert f"start-up time-out after {limit}: {missing} never joined" in view.reason
-    assert view.reason.endswith(f"waiting for it: {present}")
-    assert missing in job.run.told + job.run.text
-    until(lambda: not job.marked(), "the end of everything")
+    """Of two jobs at once: each waits for nothing but its time."""
+    jobs: list[Job] = []
+    for name, _, missing, limit in MISSING:
+        example = Example(name, tmp_path)
+        role, index = missing.split(":")
+        absent = f"""bash -c 'if [ "$HOWDAH_ROLE:$HOWDAH_INDEX" = {role}:{index} ];
+            then exec sleep 600; else exec {example.command}; fi' """.replace("\n", " ").strip()
+        jobs.append(example.run(**{"command": absent, "timeouts.startup": limit}))
+    for job, (_, present, missing, limit) in zip(jobs, MISSING, strict=True):
+        job.end(4)
+        view = job.directory.final()
+        assert view is not None
+        assert view.outcome == "timed-out"
+        assert f"start-up time-out after {limit}: {missing} never joined" in view.reason
+        assert view.reason.endswith(f"waiting for it: {present}")
+        assert missing in job.run.told + job.run.text
+        until(lambda job=job: not job.marked(), "the end of everything")
 
 
 FAILS = """
