@@ -74,16 +74,24 @@ def test_five_seconds_of_silence_cost_nothing(yarn: Yarn, hosts: Hosts, what: st
     "longer than every limit",
     "the agent ends its programs when its lease is over; then the gang is formed again on other hosts, from the newest checkpoint",
 )
+@pytest.mark.fault(
+    "YARN",
+    "a worker's host",
+    "gone for good",
+    "when the agent's lease is over, the gang is formed again on other hosts, from the newest checkpoint",
+)
 def test_a_worker_whose_host_stays_away_is_replaced_once_it_has_surely_ended(
     yarn: Yarn, hosts: Hosts
 ) -> None:
+    """To the job its host is gone for good: it comes back when the job has ended. What was there shows
+    then that it ended by itself."""
     training = Training(yarn)
     host = training.host_of_worker(hosts)
     there = host.processes()
     with host.cut_off():
         training.generation(2)
         assert host.name not in training.ledger.hosts(2).values()
-    view = training.finish()
+        view = training.finish()
     assert (view.restarts, view.incarnation) == (1, 1)
     (failure,) = view.failures
     assert host.name in failure.what, failure

@@ -1,4 +1,4 @@
-"""Hosts of a cluster that are gone for good: a power cut, of which nobody is told."""
+"""A host of a cluster that is gone for good: a power cut, of which nobody is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.hosts.conftest import OnHosts, hadoop_over_hosts
 from tests.hosts.hosts import Hosts
-from tests.hosts.training import Training, alone
+from tests.hosts.training import alone
 from tests.yarn.runner import Yarn
 
 pytestmark = pytest.mark.timeout(400)
@@ -24,22 +24,6 @@ def hadoop_on_hosts() -> Iterator[OnHosts]:
 @pytest.fixture
 def hosts(hadoop_on_hosts: OnHosts) -> Hosts:
     return hadoop_on_hosts.hosts
-
-
-@pytest.mark.fault(
-    "YARN",
-    "a worker's host",
-    "gone for good",
-    "when the agent's lease is over, the gang is formed again on other hosts, from the newest checkpoint",
-)
-def test_a_worker_goes_on_elsewhere(yarn: Yarn, hosts: Hosts) -> None:
-    training = Training(yarn)
-    host = training.host_of_worker(hosts)
-    host.crash()
-    training.generation(2)
-    assert host.name not in training.ledger.hosts(2).values()
-    view = training.finish()
-    assert (view.restarts, view.incarnation) == (1, 1)
 
 
 @pytest.mark.fault(
