@@ -4,8 +4,13 @@ type checkers alone."""
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import pytest
 
 import howdah
 from howdah.backends import registry
@@ -86,3 +91,47 @@ def test_no_room_but_the_backends_own_asks_for_a_backend_by_name() -> None:
                 if "backend" in text.lower() and (literal or "registry." in text):
                     asked.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
     assert not asked, "ask the backend, or its row of howdah.backends.registry"
+
+
+SUBMISSION = (
+    "howdah.cli.main, howdah.cli.commands.run, howdah.backends.yarn.client.submit, "
+    "howdah.client.submission.submit, howdah.cli.display.progress, howdah.cli.display.attached"
+)
+MASTER = "howdah.coordinator.main, howdah.backends.yarn.master.backend"
+MESSAGES = """
+from howdah.hadoop.protos import yarn
+asked = yarn.AllocateRequestProto(progress=0.5)
+asked.ask.add(num_containers=3).capability.memory = 4
+assert yarn.AllocateRequestProto.FromString(asked.SerializeToString()) == asked
+assert type(asked.ask[0]) is yarn.ResourceRequestProto
+assert yarn.YarnApplicationStateProto.Name(7) == "FAILED"
+"""
+
+
+def imported_by(program: str, **env: str) -> set[str]:
+    """What a Python process has imported at the end of that program."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **env},
+    )
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("needed", "at_most"), [(SUBMISSION, 390), (MASTER, 385)], ids=["submission", "master"]
+)
+def test_little_is_imported_before_yarn_is_asked_for_anything(needed: str, at_most: int) -> None:
+    modules = imported_by(f"import {needed}\n{MESSAGES}")
+    assert "google.protobuf.internal.python_message" not in modules, "its C implementation is used"
+    assert "ctypes" not in modules, "it is for Kerberos alone"
+    late = {"howdah.client.handle", "howdah.client.advice", "starlette", "uvicorn", "jinja2"}
+    assert not modules & late, "a job that runs is followed, and shown"
+    assert len(modules) < at_most, len(modules)
+
+
+def test_hadoops_messages_are_the_same_of_protobufs_implementation_in_python() -> None:
+    modules = imported_by(MESSAGES, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
+    assert "google.protobuf.internal.python_message" in modules

@@ -42,7 +42,7 @@ _NANOSECONDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Value:
     """A property as found: its raw text and the file it is from."""
 

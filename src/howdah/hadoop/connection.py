@@ -32,7 +32,7 @@ _READ_BYTES = 65536
 _GSS = "GSS initiate failed"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class ConnectionLimits:
     """What a connection may take.
 

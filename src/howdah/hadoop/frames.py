@@ -89,7 +89,7 @@ def special_frame(call_id: int, client_id: bytes, *messages: Message) -> bytes:
     return frame(header, *messages)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Call:
     """One call as it goes over the wire.
 
@@ -121,7 +121,7 @@ class Call:
         return frame(header, what, self.request)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Response:
     """One answer: the message's bytes, or the error in its place."""
 

@@ -30,7 +30,7 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _UNITS = _DECIMAL | _BINARY
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class ApplicationId:
     """``application_<cluster time stamp>_<number>``."""
 
@@ -56,7 +56,7 @@ class ApplicationId:
         return yarn.ApplicationIdProto(cluster_timestamp=self.cluster_timestamp, id=self.number)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class AttemptId:
     """``appattempt_<cluster time stamp>_<application>_<attempt>``."""
 
@@ -85,7 +85,7 @@ class AttemptId:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class ContainerId:
     """``container_[e<epoch>_]<cluster time stamp>_<application>_<attempt>_<number>``.
 
@@ -128,7 +128,7 @@ class ContainerId:
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
+@dataclasses.dataclass(frozen=True, order=True)
 class NodeId:
     """A NodeManager: host and RPC port, as it registered."""
 
@@ -156,7 +156,7 @@ class NodeId:
         return yarn.NodeIdProto(host=self.host, port=self.port)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Resource:
     """What a container has: memory in MiB, cores, and amounts above 0 of any other type.
 

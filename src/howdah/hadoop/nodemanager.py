@@ -19,7 +19,7 @@ from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service, remote_exception
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class BatchOutcome:
     """Which containers of a batch it worked for, and why not for the others."""
 
@@ -27,7 +27,7 @@ class BatchOutcome:
     failed: Mapping[ContainerId, RemoteError]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Statuses:
     """The states of containers, and why others have none (unknown to the node, mostly)."""
 

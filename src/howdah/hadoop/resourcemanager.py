@@ -39,7 +39,7 @@ class SubmissionFailed(HadoopError):
     """The application was refused after it was taken; the message has YARN's diagnostics."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class NewApplication:
     """An id for an application that is not submitted yet."""
 

@@ -18,7 +18,7 @@ from howdah.hadoop.errors import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class RetryPolicy:
     """How long and how often a call is tried.
 

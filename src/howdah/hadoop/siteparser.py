@@ -18,7 +18,7 @@ _MAX_BYTES = 16 * 1024 * 1024
 """Of one file. The largest of Hadoop's own defaults has a quarter of a megabyte."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Property:
     """One property as it stands in a file."""
 

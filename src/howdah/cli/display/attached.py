@@ -11,26 +11,25 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.cli import leaving
 from howdah.cli.display.formatting import Paint, wants_colour, window_width
-from howdah.cli.display.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
-from howdah.cli.display.summary import may_advise
 from howdah.cli.display.terminal import echo
-from howdah.cli.display.writer import Writer
-from howdah.client.advice import Finding
-from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
-from howdah.client.following.items import Submitted
-from howdah.client.following.remote import Link, WaitingReason
-from howdah.client.handle import AsyncJobHandle
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView
+
+if TYPE_CHECKING:
+    from howdah.cli.display.screen import Screen
+    from howdah.cli.display.writer import Writer
+    from howdah.client.handle import AsyncJobHandle
+
+# What shows a job is imported once it is submitted: the cluster starts it meanwhile.
 
 
 class Tie(enum.Enum):
@@ -150,6 +149,9 @@ class _Session:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
         directory = await asyncio.to_thread(start)
+        from howdah.cli.display.writer import Writer
+        from howdah.client.handle import AsyncJobHandle
+
         self._handle = AsyncJobHandle(directory)
         writer = Writer(loop, self._on_output_closed)
         self._screen = self._make_screen(writer, directory)
@@ -180,6 +182,8 @@ class _Session:
         return exit_code_of(view)
 
     def _make_screen(self, writer: Writer, directory: JobDirectory) -> Screen:
+        from howdah.cli.display.screen import HumanScreen, JsonScreen
+
         if self._view.as_json:
             return JsonScreen(writer)
         roles = directory.job().roles
@@ -197,12 +201,19 @@ class _Session:
     def _say_submitted(self, writer: Writer, directory: JobDirectory) -> None:
         assert self._screen is not None
         if self._view.as_json:
+            from howdah.client.following.items import Submitted
+
             item = Submitted(job_id=directory.job_id, directory=str(directory.path))
             writer.out(msgspec.json.encode(item) + b"\n")
         else:
             self._screen.note(f"{directory.job_id} submitted")
 
     async def _follow(self, writer: Writer) -> JobView:
+        from howdah.cli.display.summary import may_advise
+        from howdah.client.advice_inputs import findings_if_known
+        from howdah.client.following.remote import Link, WaitingReason
+        from howdah.wire.messages import LogUpdate, RecordUpdate
+
         handle, screen = self._handle, self._screen
         assert handle is not None and screen is not None
         position = await handle.position(self._view.tail)
@@ -224,14 +235,15 @@ class _Session:
                 if last.outcome is None or last.finished is None:
                     screen.status(last)
         assert last is not None
-        found: list[Finding] = []
-        if not self._view.as_json and may_advise(last):
-            found = await asyncio.to_thread(findings_if_known, handle.job_directory)
+        advise = not self._view.as_json and may_advise(last)
+        found = await asyncio.to_thread(findings_if_known, handle.job_directory) if advise else []
         screen.end(last, found)
         return last
 
     def _show_pages(self, handle: AsyncJobHandle, screen: Screen, update: object) -> None:
         """The job page's address once it is served, then those of pages behind it."""
+        from howdah.cli.display.screen import JOB_PAGE
+
         if JOB_PAGE not in self._pages:
             page = handle.page()
             if page is None:

@@ -27,7 +27,7 @@ _WRITE_METHOD, _SERIALIZABLE, _BLOCK_DATA = 1, 2, 8
 _END = object()
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class JavaObject:
     """An object: its class's name, its fields by name, and what its class wrote by itself."""
 
@@ -49,7 +49,7 @@ class _Block(bytes):
     """Primitive data that a class wrote by itself."""
 
 
-@dataclasses.dataclass(slots=True)
+@dataclasses.dataclass
 class _Class:
     name: str
     flags: int

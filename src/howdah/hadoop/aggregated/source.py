@@ -32,7 +32,7 @@ class Files(Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Place:
     """Where a log's bytes are in a file.
 
@@ -52,7 +52,7 @@ class Place:
     last_chunk: bool = True
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Log:
     """One log of one container, as it is in one aggregated file.
 

@@ -101,7 +101,7 @@ def _native() -> Any:
     if api_implementation.Type() != "upb":
         return None
     try:
-        from google._upb import _message
+        from google._upb import _message  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         return None
     return _message

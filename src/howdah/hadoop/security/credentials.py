@@ -41,7 +41,7 @@ class Format(enum.IntEnum):
     PROTOBUF = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Token:
     """A token: who it is for (identifier) and what proves it (password)."""
 
@@ -90,7 +90,7 @@ class Token:
         return WritableReader(data).token()
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Credentials:
     """Tokens by alias and secret keys by name."""
 

@@ -105,7 +105,7 @@ def parse_challenge(challenge: bytes) -> dict[str, str]:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class _Session:
     """What a finished exchange leaves: the secret for the keys, and the choices made."""
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import ConfigurationError
-from howdah.hadoop.security import gss
 from howdah.hadoop.security.credentials import Token
 from howdah.hadoop.security.digest import PROTECTION, QOPS
 from howdah.hadoop.security.login import Login
 
+if TYPE_CHECKING:
+    from howdah.hadoop.security import gss
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@dataclasses.dataclass(frozen=True)
 class Identity:
     """The user of a connection.
 

@@ -14,9 +14,7 @@ from howdah.hadoop.errors import (
     ConnectFailed,
     HadoopError,
 )
-from howdah.hadoop.security import gss
 from howdah.hadoop.security.credentials import Token
-from howdah.hadoop.security.kerberos import explain
 from howdah.hadoop.security.providers import TokenRequest
 
 KIND = "kms-dt"
@@ -82,6 +80,9 @@ def _get(url: str, request: TokenRequest) -> Token:
     # Takes 10 ms to import, which only submissions to a cluster with a KMS need to wait for.
     from urllib import error as failures
     from urllib import request as http
+
+    from howdah.hadoop.security import gss
+    from howdah.hadoop.security.kerberos import explain
 
     host = urlsplit(url).hostname or ""
     query = {"op": "GETDELEGATIONTOKEN", "renewer": request.renewer}

@@ -12,19 +12,21 @@ import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import AuthenticationError
-from howdah.hadoop.security import gss
 from howdah.hadoop.security.credentials import Credentials, Token
-from howdah.hadoop.security.kerberos import explain
 from howdah.hadoop.security.names import short_name
 from howdah.hadoop.security.tokens import owner
+
+if TYPE_CHECKING:
+    from howdah.hadoop.security import gss
 
 USER, PROXY_USER = "HADOOP_USER_NAME", "HADOOP_PROXY_USER"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Login:
     """One user of one cluster.
 
@@ -111,6 +113,9 @@ def _with_kerberos(
     configuration: Configuration, principal: str, keytab: str, credentials: Credentials
 ) -> Login:
     """Raises AuthenticationError, ConfigurationError."""
+    from howdah.hadoop.security import gss  # on clusters without Kerberos nothing needs it
+    from howdah.hadoop.security.kerberos import explain
+
     if keytab and not os.access(keytab, os.R_OK):
         raise AuthenticationError(
             f"the keytab {keytab} can't be read: is there such a file, and yours?"
@@ -145,12 +150,16 @@ def _with_kerberos(
 
 
 def _of_keytab(error: gss.GssError) -> str:
+    from howdah.hadoop.security.kerberos import explain
+
     # The library tells of the cache that it would have filled, not of the key that is missing.
     text = explain(error)
     return "it has no key of it (klist -k)" if "there is no ticket" in text else text
 
 
 def _realm() -> str:
+    from howdah.hadoop.security import gss
+
     try:
         return gss.default_realm()
     except gss.GssError:

@@ -21,7 +21,7 @@ _RULE = re.compile(
 _PARAMETER = re.compile(r"\$(\d)")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Principal:
     """``first/second@realm``; the second part and the realm may be missing."""
 

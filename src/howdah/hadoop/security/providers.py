@@ -9,7 +9,7 @@ from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.security.login import Login
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class TokenRequest:
     """What a provider of another service's tokens is told (entry points ``howdah.token_providers``).
 

@@ -19,7 +19,7 @@ from howdah.hadoop.security.credentials import (
 _KINDS = (HDFS_TOKEN, RM_TOKEN)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class Identifier:
     """``AbstractDelegationTokenIdentifier``.
 
