@@ -295,6 +295,7 @@ class FakeBackend:
     host = bind = "127.0.0.1"
     ports: tuple[int, int] | None = None
     page_readers = PageReaders()
+    queue = ""
     why = ""
 
     def __init__(self, *, before_launch: Callable[[str], None] = lambda _: None) -> None:

@@ -132,6 +132,7 @@ async def test_the_page_is_served_once_the_programs_run(tmp_path: Path) -> None:
 
 class _Full(FakeBackend):
     why = "the queue is full"
+    queue = "root.users.ada"
 
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
@@ -147,5 +148,6 @@ async def test_the_status_has_why_containers_do_not_come(tmp_path: Path) -> None
         await until(lambda: job.backend.requested)
         await until(lambda: source.view().pending_reason)
         view = source.view()
+        assert view.queue == "root.users.ada"
         assert view.pending_reason == "the queue is full"
         assert view.reason == "waiting for containers: worker:0, worker:1 (the queue is full)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -94,7 +95,9 @@ def test_a_gang_runs_in_the_queue_that_the_cluster_makes_for_it(yarn: Yarn, fair
     user = yarn.cluster.site.user
     told = run(yarn, "" if fair else 'name = "to-made"').told
     assert not any(each in told for each in DOUBTS), told
-    assert application(yarn)["queue"] == (f"root.users.{user}" if fair else "root.made.new")
+    queue = f"root.users.{user}" if fair else "root.made.new"
+    assert application(yarn)["queue"] == queue
+    assert json.loads(howdah("status", "--json").text)["queue"] == queue
 
 
 def test_who_asks_for_another_queue_is_told_where_the_job_is(yarn: Yarn, fair: bool) -> None:

@@ -148,6 +148,9 @@ class Backend(Protocol):
     """First and last of the range that its ports are taken from; any, if None."""
     page_readers: PageReaders
     """Who may read the job's page without its token; known once `start` has returned."""
+    queue: str
+    """The cluster's queue that the job is in, which need not be the one it asks for; empty where there
+    is none. Known once `start` has returned."""
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """Where the containers of this (expanded) job find things."""

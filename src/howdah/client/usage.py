@@ -137,7 +137,7 @@ def usage(
         user=meta.owner or view.user,
         backend=view.backend,
         framework=view.framework,
-        queue=job.queue or "",
+        queue=view.queue or job.queue or "",
         tags=job.tags,
         state=state(view),
         reason=view.reason,

@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
 from howdah.coordinator import remote_directory
@@ -298,12 +300,14 @@ class Coordinator:
 
     async def _start_backend(self) -> tuple[str, ...]:
         try:
-            return tuple(await self.backend.start(role_resources(self.job), self.driver.emit))
+            held = tuple(await self.backend.start(role_resources(self.job), self.driver.emit))
         except BackendError as error:
             # The job ends with these words, by the same way as when a request is refused.
             log.error("the %s backend cannot be used: %s", self.backend.name, error)
             self.executor.backend_failed(str(error))
             return ()
+        self._identity = msgspec.structs.replace(self._identity, queue=self.backend.queue)
+        return held
 
     async def _drive(self) -> None:
         """Until the job has finished."""

@@ -23,7 +23,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     framework: str
     backend: str
     queue: str
-    """The cluster's queue it was submitted to; empty without one."""
+    """The cluster's queue that it is in; until the cluster has told, the one it asks for, if any."""
     tags: tuple[str, ...]
     state: str
     """waiting, running, succeeded, failed, stopped, timed-out, lost or unreadable."""
@@ -80,9 +80,9 @@ def row(directory: JobDirectory, view: JobView) -> Row:
         return unreadable(directory, view.reason)
     try:
         job = directory.job()
-        queue, tags = job.queue or "", job.tags
+        queue, tags = view.queue or job.queue or "", job.tags
     except StorageError:
-        queue, tags = "", ()
+        queue, tags = view.queue, ()
     submitted = view.submitted or 0.0
     took = None if view.finished is None or not submitted else view.finished - submitted
     return Row(

@@ -74,6 +74,8 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     submitter: Submitter | None = None
     """Whose death before the job was handed over leaves a job that never runs. On YARN None again
     once it was handed over."""
+    queue: str = ""
+    """The cluster's queue that it was put into; known on the submitter's machine alone."""
     hadoop_conf: str | None = None
     """Folder of the cluster's configuration on the submitter's machine."""
     owner: str | None = None

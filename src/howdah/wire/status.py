@@ -93,6 +93,8 @@ class JobView(_View, frozen=True, kw_only=True):
     framework: str
     user: str
     backend: str
+    queue: str = ""
+    """The cluster's queue that it is in, as the cluster told; empty where it has not, or has none."""
     phase: str
     """A `howdah.core.state.JobPhase` value."""
     outcome: str | None = None
@@ -148,6 +150,7 @@ class JobIdentity(_View, frozen=True, kw_only=True):
     user: str
     backend: str
     directory: str
+    queue: str = ""
 
 
 EXIT_CODES = {
@@ -181,6 +184,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         framework=identity.framework,
         user=identity.user,
         backend=identity.backend,
+        queue=identity.queue,
         directory=identity.directory,
         phase=state.phase.value,
         outcome=outcome.value if outcome else None,

@@ -64,8 +64,16 @@ def ended(at: float, *numbers: int) -> Story:
     return [(at, m.ContainerEnded(container_id=f"c{n}", kind=kind)) for n in numbers]
 
 
-def make(name: str, story: Story, user: str = "ada", worker: Role = Role(), **fields: Any) -> str:  # noqa: B008
-    """A job whose journal tells that story; the job's id."""
+def make(
+    name: str,
+    story: Story,
+    user: str = "ada",
+    worker: Role = Role(),  # noqa: B008
+    put_into: str = "",
+    **fields: Any,
+) -> str:
+    """A job whose journal tells that story; the job's id. A cluster has put it into that queue, whichever
+    it asked for."""
     number = len(list(base_folder().glob("*")))
     directory = JobDirectory(base_folder() / f"{name}-20261125-{number:06}-k3f9")
     fields = {"framework": "pytorch", "command": "true", "queue": "research", **fields}
@@ -84,7 +92,12 @@ def make(name: str, story: Story, user: str = "ada", worker: Role = Role(), **fi
     (directory.path / "events-0001.jsonl").write_bytes(b"".join(map(journal._encode, entries)))
     if machine.state.finished is not None:
         whose = JobIdentity(
-            name=name, framework=job.framework, user=user, backend="local", directory="/"
+            name=name,
+            framework=job.framework,
+            user=user,
+            backend="local",
+            queue=put_into,
+            directory="/",
         )
         directory.write_final(view(machine.state, whose))
     return directory.job_id
@@ -166,7 +179,7 @@ def test_a_failed_job_keeps_what_its_checkpoints_hold_and_a_lone_task_what_it_en
 
 
 def test_jobs_are_grouped(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    make_trained(queue="prod")
+    make_trained(queue="asked", put_into="prod")
     make_failed()
     make_alone()
 

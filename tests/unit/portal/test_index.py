@@ -58,6 +58,16 @@ def names(index: JobIndex, **query: Any) -> list[str]:
     return [row.job_id.partition("-")[0] for row in index.find(JobQuery(**query)).rows]
 
 
+def test_a_job_is_in_the_queue_that_the_cluster_has_put_it_into(
+    index: JobIndex, base: Path
+) -> None:
+    make(base, 1, queue="root.users.ada")
+    make(base, 2)
+    index.refresh()
+    assert names(index, queue="root.users.ada") == ["job1"]
+    assert names(index, queue="gpu") == ["job2"]
+
+
 def test_a_job_that_has_ended_is_read_once(index: JobIndex, base: Path) -> None:
     first = make(base, 1)
     index.refresh()

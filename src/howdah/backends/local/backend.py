@@ -88,6 +88,7 @@ class LocalBackend:
     host = bind = "127.0.0.1"
     ports: tuple[int, int] | None = None
     page_readers: PageReaders = PageReaders()
+    queue = ""
 
     def __init__(
         self,

@@ -75,6 +75,7 @@ class SparkBackend:
     lease_s = AGENT_LEASE_S
     lists_all = True
     page_readers: PageReaders = PageReaders()
+    queue = ""
 
     def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:
         """

@@ -200,6 +200,8 @@ def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
         text += f", generation {view.generation}"
     if view.restarts:
         text += f", {human.counted(view.restarts, 'restart')}"
+    if view.queue and view.live:
+        text += f", in the queue {view.queue}"
     return text
 
 

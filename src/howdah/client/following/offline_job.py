@@ -134,6 +134,7 @@ def _as_told(directory: JobDirectory) -> JobView:
         framework=directory.job().framework,
         user=meta.user,
         backend=meta.backend,
+        queue=meta.queue,
         directory=str(directory.path),
     )
     machine = Machine()
@@ -146,6 +147,7 @@ def _as_told(directory: JobDirectory) -> JobView:
         framework=identity.framework,
         user=identity.user,
         backend=identity.backend,
+        queue=identity.queue,
         directory=identity.directory,
         phase="submitted",
         submitted=meta.submitted,

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import msgspec
+
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.yarn import pending_reason
@@ -285,6 +287,7 @@ class YarnSite:
         )
         tail = self._aggregated().tail_of_master(application_end.TAIL_LINES)
         final = application_end.view(meta, job.name, job.framework, self._url, ended, tail)
+        final = msgspec.structs.replace(final, queue=report.queue)
         self._directory.write_final(final)
         if meta.owner is not None:
             return final  # its owner's to write

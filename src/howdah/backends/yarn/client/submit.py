@@ -192,9 +192,9 @@ class YarnSubmission:
             self._stop_if_cancelled()
             self._say_how_long(access, credentials)
             handed_over = True
-            self._hand_over(reached, submission)
+            queue = self._hand_over(reached, submission)
             meta = directory.meta()
-            directory.write_meta(msgspec.structs.replace(meta, submitter=None))
+            directory.write_meta(msgspec.structs.replace(meta, submitter=None, queue=queue))
         except BaseException as error:
             self._cancelled.set()
             wait(beside)  # what they made after the removal would stay
@@ -274,7 +274,8 @@ class YarnSubmission:
 
     def _hand_over(
         self, reached: _Reached, submission: yarn.ApplicationSubmissionContextProto
-    ) -> None:
+    ) -> str:
+        """The queue that it is in."""
         access = reached.access
         self._tell(Step(what="submitting"))
         doubts = _lines(self._doubts)
@@ -292,6 +293,7 @@ class YarnSubmission:
         if self._unheeded:
             note = f"the cluster does not heed all of the job:{_lines(self._unheeded)}"
             self._tell(Step(what="submitting", note=note))
+        return report.queue
 
     def _check_in_its_queue(self, reached: _Reached, name: str) -> None:
         """What cannot be known before YARN has put the job into a queue: see `howdah.backends.yarn.client.checks`."""

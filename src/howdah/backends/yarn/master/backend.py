@@ -125,6 +125,7 @@ class YarnBackend:
                 self._no_address = str(error)
         self.ports: tuple[int, int] = port_range(job.network.ports)
         self.page_readers: PageReaders = PageReaders()
+        self.queue = ""
         self._with_port = self._configuration.boolean(_WITH_PORT)
         self._login = Login(self.local_resources.user, credentials=self._credentials)
         self._scheduler = Scheduler(self._configuration, self.local_resources.user, tokens[0])
@@ -142,7 +143,6 @@ class YarnBackend:
         self._looking: asyncio.Task[None] | None = None
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
-        self._queue = ""
         self._agent_secrets: dict[str, bytes] | None = None
         self._token_file = Path(env[TOKEN_FILE])
         self._renewed: asyncio.Queue[bytes] = asyncio.Queue()
@@ -208,7 +208,7 @@ class YarnBackend:
             with_port=self._with_port,
             notice_s=self._configuration.duration_s(_PREEMPTION, 15.0),
         )
-        self._pending = PendingContainers(self._configuration, self._queue, roles)
+        self._pending = PendingContainers(self._configuration, self.queue, roles)
         if any(role.placement.near or role.placement.pack for role in roles.values()):
             await self._look_for_room()  # before anything comes from anywhere
         self._containers.take_over(answer)
@@ -357,7 +357,7 @@ class YarnBackend:
         self._registered = True
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
-        self._queue = answer.queue
+        self.queue = answer.queue
         return answer
 
     def _refuse_impossible(self, largest: Resource) -> None:
