@@ -379,7 +379,7 @@ def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     root = f"/jobs/{directory.job_id}"
-    with team_portal(directory) as (team, _):
+    with team_portal(directory) as (team, pages):
         until(lambda: team.ids("ann", "?state=stopped") == {directory.job_id}, "it is listed")
         log = team.ask("ann", f"{root}/api/v1/logs/worker:0/raw")
         assert log.body.startswith(b"eight steps are done\n"), log
@@ -387,3 +387,10 @@ def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
         assert "value:loss" in {each["name"] for each in series}
         assert team.ask("bob", f"{root}/api/v1/logs/worker:0/raw").status == 404
         assert team.ids("bob") == set()
+        (link,) = team.ask("ann", f"{root}/api/v1/job").json()["links"]
+        assert link == {"name": "TensorBoard", "href": "proxy/tensorboard:0/"}
+        cookie = pages.let_in("ann", "/proxy/tensorboard:0/")
+        runs = "/proxy/tensorboard:0/data/runs"
+        until(
+            lambda: pages.page(runs, cookie).json() == ["worker-0"], "it has read what was copied"
+        )

@@ -24,6 +24,7 @@ from howdah.portal import past_boards
 from howdah.portal.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import JobMeta
 from tests.cli.howdah import start, until
 from tests.portal.conftest import Past
 from tests.portal.test_team import OTHER_UID
@@ -146,6 +147,76 @@ def test_there_are_none_where_no_folder_of_the_owners_has_any(
     assert boards.has(copy)
     change(Path(local_copy.origin_of(copy.path).folder) / "tensorboard")
     assert not boards.has(copy)
+
+
+class OnHdfs:
+    """A job whose summaries are on HDFS, as its site has it."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def summaries_elsewhere(self) -> int:
+        return self.size
+
+    def bring_summaries(self, folder: Path) -> None:
+        (folder / "worker-0").mkdir()
+        (folder / "worker-0" / "events.out.tfevents.1").touch()
+
+
+@pytest.fixture
+def far(copy: JobDirectory, monkeypatch: pytest.MonkeyPatch) -> JobDirectory:
+    """The same of a job whose summaries are on HDFS; copies are made in a folder of their own."""
+    origin = local_copy.origin_of(copy.path)
+    url = "hdfs://nn/jobs/ada/digits-20261121-143502-k3f9"
+    local_copy.begin(copy.path, local_copy.CopyOrigin(folder=url, owner=origin.owner))
+    copy.write_meta(
+        JobMeta(job_id=copy.job_id, user="ada", backend="yarn", submitted=1.0, howdah="1", url=url)
+    )
+    place = copy.path.parent.parent / "tmp"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setattr(past_boards, "site_of", lambda directory: OnHdfs(1024))
+    return copy
+
+
+def test_summaries_on_hdfs_are_copied_for_as_long_as_it_runs(far: JobDirectory) -> None:
+    async def look() -> None:
+        boards = PastBoards()
+        assert boards.has(far)
+        board = await boards.address(far)
+        (copy,) = Path(tempfile.gettempdir()).iterdir()
+        assert (copy / "worker-0" / "events.out.tfevents.1").exists()
+        assert copy.stat().st_mode & 0o777 == 0o700
+        boards.close()
+        await asyncio.to_thread(until, lambda: is_free(board.port), "it is stopped")
+        await asyncio.to_thread(until, lambda: not copy.exists(), "its copy is removed")
+
+    asyncio.run(look())
+
+
+def test_what_cannot_be_copied_from_hdfs_is_said_with_what_to_do(
+    far: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(words: str) -> None:
+        with pytest.raises(Refusal, match=words):
+            asyncio.run(PastBoards().address(far))
+        assert not list(Path(tempfile.gettempdir()).iterdir())
+
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho tensorboard is not installed >&2\n")
+    python.chmod(0o700)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", os.fspath(python))
+        refused("is not installed")
+    monkeypatch.setattr(past_boards, "site_of", lambda directory: OnHdfs(3 << 30))
+    refused(
+        "take 3.* GB, and the portal copies .* at most: copy them with `hdfs dfs -get hdfs://nn/"
+    )
+    if os.getuid() == 0:
+        monkeypatch.setattr(past_boards, "site_of", lambda directory: OnHdfs(1))
+        url = local_copy.origin_of(far.path).folder
+        local_copy.begin(far.path, local_copy.CopyOrigin(folder=url, owner="no-such-account"))
+        refused("no-such-account, as whom TensorBoard would run, has no account")
 
 
 def asked(url: str, cookie: str = "") -> tuple[int, Message, str]:

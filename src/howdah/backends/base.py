@@ -326,6 +326,23 @@ class Site(Protocol):
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
         ...
 
+    def summaries_elsewhere(self) -> int:
+        """Bytes of TensorBoard's summaries in the job's directory that are kept elsewhere.
+
+        Raises:
+            BackendError: they cannot be counted.
+        """
+        ...
+
+    def bring_summaries(self, folder: Path) -> None:
+        """Copy them into that folder.
+
+        Raises:
+            BackendError: they cannot be read.
+            OSError: they cannot be written.
+        """
+        ...
+
     def size_elsewhere(self) -> int:
         """Bytes of what is kept elsewhere of the job's directory.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from howdah.backends import submitter_liveness
 from howdah.core.messages import Task
@@ -40,6 +41,13 @@ class LocalDirectorySite:
 
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Nothing: they are there, or are being brought by the job itself."""
+
+    def summaries_elsewhere(self) -> int:
+        """None are."""
+        return 0
+
+    def bring_summaries(self, folder: Path) -> None:
+        """Nothing: none are elsewhere."""
 
     def size_elsewhere(self) -> int:
         """Nothing is."""

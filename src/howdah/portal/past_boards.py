@@ -1,7 +1,8 @@
 """TensorBoard of jobs that have ended: started when somebody looks, and stopped when nobody does any more.
 
 It runs as the job's owner, who may put anything into the folder of summaries: so it reads what they can
-read. Where the kernel runs out of memory, it ends before the portal.
+read. Summaries on HDFS are copied first, into a folder that goes when it ends. Where the kernel runs out of
+memory, it ends before the portal.
 """
 
 from __future__ import annotations
@@ -9,24 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pwd
 import re
 import secrets
+import shutil
 import stat
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
+from howdah.backends.base import BackendError
 from howdah.client.following.tunnel import LOCAL
+from howdah.client.lookup.site import site_of
 from howdah.coordinator.clients.task_pages import prefix_of
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.programs import HELPERS
 from howdah.frameworks.sidecars import TENSORBOARD
+from howdah.packing.archives import quantity
 from howdah.portal.as_owner import as_owner, kill, last_line, may_be
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.storage.local_copy import CopyOrigin, account, origin_of
+from howdah.storage.local_copy import SCHEME, CopyOrigin, account, origin_of
 from howdah.wire.messages import WebAddress
 
 IDLE_S = 600.0
@@ -34,6 +41,8 @@ IDLE_S = 600.0
 MOST = 4
 """At the same time. The one that was asked longest ago makes room."""
 BEGIN_S = 60.0
+LARGEST = 256 << 20
+"""Bytes of a job's summaries that are copied from HDFS."""
 TASK = Task(TENSORBOARD, 0)
 
 _AT = re.compile(rb" at http://[^/]*:(\d+)/")
@@ -42,9 +51,13 @@ _AT = re.compile(rb" at http://[^/]*:(\d+)/")
 class _Board:
     """A TensorBoard that runs."""
 
-    def __init__(self, process: asyncio.subprocess.Process, address: WebAddress) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, address: WebAddress, copy: Path | None
+    ) -> None:
         self.process = process
         self.address = address
+        self.copy = copy
+        """Of what it shows, where that is not here."""
 
 
 class PastBoards:
@@ -63,7 +76,7 @@ class PastBoards:
 
     def has(self, directory: JobDirectory) -> bool:
         """Whether there are summaries of the job that can be shown."""
-        return _summaries(directory) is not None
+        return _summaries(directory) is not None or _size_elsewhere(directory) > 0
 
     async def address(self, directory: JobDirectory) -> WebAddress:
         """Where the job's answers; it is started if it does not run.
@@ -103,8 +116,12 @@ class PastBoards:
     async def _watch(self, job_id: str, starting: asyncio.Task[_Board]) -> None:
         """Stop it when nobody asks any more."""
         await asyncio.wait({starting})
-        if not _is_over(starting):
-            await self._until_idle(job_id, starting.result().process)
+        if not starting.cancelled() and starting.exception() is None:
+            board = starting.result()
+            try:
+                await self._until_idle(job_id, board.process)
+            finally:
+                _remove(board.copy)
         if self._running.get(job_id) is starting:
             del self._running[job_id], self._asked[job_id]
 
@@ -132,6 +149,8 @@ class _Summaries(NamedTuple):
     owner: str
     uid: int
     gid: int
+    copy: Path | None = None
+    """The folder, if it was made for this."""
 
 
 def _summaries(directory: JobDirectory) -> _Summaries | None:
@@ -152,6 +171,61 @@ def _summaries(directory: JobDirectory) -> _Summaries | None:
         return None
 
 
+def _size_elsewhere(directory: JobDirectory) -> int:
+    """Bytes of summaries that could be copied; 0 also where that is not known."""
+    try:
+        url = directory.meta().url
+        if url is None or url.startswith(SCHEME):
+            return 0
+        return site_of(directory).summaries_elsewhere()
+    except (OSError, StorageError, BackendError):
+        return 0
+
+
+def _copied(directory: JobDirectory) -> _Summaries | None:
+    """The same of a job on HDFS, once they are copied; None if there are none.
+
+    Raises:
+        Refusal: they cannot be.
+    """
+    size = _size_elsewhere(directory)
+    if not size:
+        return None
+    by_hand = (
+        f"copy them with `hdfs dfs -get {directory.meta().url}/{layout.TENSORBOARD} .` and look at them with "
+        f"`tensorboard --logdir {layout.TENSORBOARD}`"
+    )
+    if size > LARGEST:
+        raise Refusal(
+            409,
+            f"the summaries of {directory.job_id} on HDFS take {quantity(size)}, and the portal copies "
+            f"{quantity(LARGEST)} at most: {by_hand}",
+        )
+    owner, uid, gid = _origin(directory).owner, os.geteuid(), os.getegid()
+    if uid == 0:
+        try:
+            found = pwd.getpwnam(owner)
+        except KeyError:
+            text = f"{owner}, as whom TensorBoard would run, has no account on the portal's machine: {by_hand}"
+            raise Refusal(409, text) from None
+        uid, gid = found.pw_uid, found.pw_gid
+    folder = Path(tempfile.mkdtemp(prefix="howdah-board-"))
+    try:
+        site_of(directory).bring_summaries(folder)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, uid, gid, follow_symlinks=False)
+    except (OSError, BackendError) as error:
+        _remove(folder)
+        text = f"the summaries of {directory.job_id} on HDFS cannot be copied ({error}); load the page again"
+        raise Refusal(503, text) from None
+    return _Summaries(folder, owner, uid, gid, copy=folder)
+
+
+def _remove(copy: Path | None) -> None:
+    if copy is not None:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
 def _origin(directory: JobDirectory) -> CopyOrigin:
     """Where the portal has the job from. In a portal of one's own that is the job directory itself."""
     try:
@@ -164,7 +238,28 @@ def _origin(directory: JobDirectory) -> CopyOrigin:
 async def _start(directory: JobDirectory) -> _Board:
     found = await asyncio.to_thread(_summaries, directory)
     if found is None:
+        # To its end, for the copy to be removed.
+        copying = asyncio.ensure_future(asyncio.to_thread(_copied, directory))
+        try:
+            found = await asyncio.shield(copying)
+        except asyncio.CancelledError:
+            copying.add_done_callback(_not_needed)
+            raise
+    if found is None:
         raise Refusal(404, f"there are no summaries of {directory.job_id} that can be shown")
+    try:
+        return await _begin(found)
+    except BaseException:
+        _remove(found.copy)
+        raise
+
+
+def _not_needed(copying: asyncio.Future[_Summaries | None]) -> None:
+    if not copying.cancelled() and copying.exception() is None and (found := copying.result()):
+        _remove(found.copy)
+
+
+async def _begin(found: _Summaries) -> _Board:
     secret = secrets.token_urlsafe(24)
     options = await asyncio.to_thread(as_owner, found.owner, found.uid, found.gid)
     # Read from its standard input: no other process of its user learns it from a file or a list.
@@ -202,6 +297,7 @@ async def _start(directory: JobDirectory) -> _Board:
             task=TASK, attempt=0, name="TensorBoard", host=LOCAL, port=port, keeps_prefix=True,
             secret=secret, uid=found.uid,
         ),
+        found.copy,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.
 from __future__ import annotations
 
 import contextlib
+import errno
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,8 @@ _SMALL = 1 << 20
 _MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)
 """Folders there from the beginning."""
 
+EVENTS = "tfevents"
+"""Is in the name of each file of TensorBoard's summaries."""
 COORDINATOR_LOG = f"{layout.LOGS}/coordinator.log"
 
 
@@ -197,6 +200,45 @@ def bring_metrics(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
     root = there.path(url)
     found = [each for each in there.list(url) if each.name.startswith("metrics-")]
     _all([lambda stat=stat: _copy_if_other(there, stat, root, local) for stat in found])
+
+
+def summaries(url: str, *, hdfs: Hdfs | None = None) -> list[HdfsStat]:
+    """TensorBoard's event files below the directory, those of its owner.
+
+    Others are none: a projector's configuration names files to read, anywhere.
+    """
+    there = hdfs or Hdfs(url)
+    owner = there.stat(url).owner
+    try:
+        found = there.list(f"{url}/{layout.TENSORBOARD}", recursive=True)
+    except NotFound:
+        return []
+    return [
+        each for each in found if not each.is_dir and each.owner == owner and EVENTS in each.name
+    ]
+
+
+def bring_files(
+    url: str, local: Path, found: Sequence[HdfsStat], *, hdfs: Hdfs | None = None
+) -> None:
+    """Bring these files of the folder at ``url`` into the local one.
+
+    Raises:
+        OSError: one cannot be read, or has grown.
+    """
+    there = hdfs or Hdfs(url)
+    root = there.path(url)
+
+    def bring(stat: HdfsStat) -> None:
+        def look(_: int, size: int) -> None:
+            if size > stat.size:
+                raise OSError(errno.EFBIG, "has grown since it was listed", stat.path)
+
+        target = _target(stat, root, local)
+        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        there.get(stat.path, target, look)
+
+    _all([lambda stat=stat: bring(stat) for stat in found])
 
 
 def push(url: str, local: Path, names: Iterable[str], *, hdfs: Hdfs | None = None) -> None:

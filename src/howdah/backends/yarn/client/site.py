@@ -31,7 +31,7 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.spec.units import seconds
 from howdah.storage import layout, mirror, replica
-from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -179,6 +179,21 @@ class YarnSite:
 
         self._bring(logs)
         self._bring_aggregated(tasks)
+
+    def summaries_elsewhere(self) -> int:
+        return sum(each.size for each in self._summaries())
+
+    def bring_summaries(self, folder: Path) -> None:
+        found = self._summaries()
+        mirror.bring_files(f"{self._url}/{layout.TENSORBOARD}", folder, found, hdfs=self._hdfs)
+
+    def _summaries(self) -> list[HdfsStat]:
+        if self._directory.meta().url is None:
+            return []
+        try:
+            return mirror.summaries(self._url, hdfs=self._hdfs)
+        except OSError as error:
+            raise BackendError(f"{self._url} cannot be looked at: {error}") from error
 
     def size_elsewhere(self) -> int:
         if self._directory.meta().url is None:
