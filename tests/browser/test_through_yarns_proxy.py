@@ -263,14 +263,14 @@ def test_the_proxy_shows_it_to_those_the_job_names_and_no_others(shown: Shown) -
 
 
 @contextlib.contextmanager
-def team_portal(directory: JobDirectory) -> Iterator[tuple[Team, TaskPages]]:
+def team_portal(directory: JobDirectory, *options: str) -> Iterator[tuple[Team, TaskPages]]:
     """`howdah portal` over the store on HDFS that the job is in, and the pages of the job's tasks."""
     url = directory.meta().url
     assert url is not None
     run = start(
         "portal", "--store", url.rsplit("/", 2)[0], "--listen", "127.0.0.1:0", "--json",
         "--trusted-proxy", "127.0.0.1", "--admin", "ada",
-        "--pages-url", "http://pages.localhost", "--pages-port", "0",
+        "--pages-url", "http://pages.localhost", "--pages-port", "0", *options,
     )  # fmt: skip
     try:
         said = json.loads(run.until_line('"address"'))
@@ -394,3 +394,22 @@ def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
         until(
             lambda: pages.page(runs, cookie).json() == ["worker-0"], "it has read what was copied"
         )
+
+
+def test_a_portal_removes_an_ended_job_from_hdfs_as_its_owner(
+    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Removes the job: what needs it comes before."""
+    shown.job.handle.stop("seen enough")
+    assert shown.job.wait().outcome == "stopped"
+    directory = JobDirectory(shown.job.handle.directory)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
+    with team_portal(directory, "--prune-older-than", "0s") as (team, _):
+        until(
+            lambda: "last: 1 removed, 0 not" in team.ask("ada", "/").body.decode(),
+            "it is removed, and told",
+        )
+        page = team.ask("ada", "/").body.decode()
+        assert f"<code>{directory.job_id}</code> removed" in page
+        until(lambda: team.ids("ada") == set(), "it leaves the list")
+    assert f"removed {directory.job_id} of {directory.meta().user}, " in team.run.told

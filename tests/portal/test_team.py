@@ -482,8 +482,6 @@ def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_to
     [
         (".", "older-than", "long", "'long' is not a time"),
         (".", "keep-size", "much", "'much' is no size up to 1024 TB"),
-        ("hdfs:///howdah", "older-than", "90d", "a portal can't remove the jobs in hdfs:///howdah"),
-        ("hdfs:///howdah", "keep-size", "9t", "'howdah prune --store hdfs:///howdah --yes'"),
     ],
 )
 def test_a_schedule_that_cannot_be_kept_is_refused(

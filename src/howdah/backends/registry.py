@@ -195,7 +195,7 @@ def own_jobs_at(url: str) -> list[JobDirectory]:
 
 def store_elsewhere(url: str) -> Any:
     """The jobs of all users below that URL, as a cluster keeps them: an object with ``place``, ``pause_s``,
-    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.client.remote_jobs.RemoteStore`.
+    ``users``, ``jobs_of``, ``adopt``, ``owner_of``, ``acting_as`` and ``wants_proof`` of `howdah.backends.yarn.client.remote_jobs.RemoteStore`.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.

@@ -1,19 +1,26 @@
 """The portal's own schedule of ``howdah prune``: in the folder of each user, as that user.
 
 The portal may read everything, and what users put into their folders is not to be trusted. So it removes
-nothing itself: each folder's owner does, in a process of theirs that can do no more than they could.
+nothing itself: each folder's owner does, in a process of theirs that can do no more than they could. For
+jobs on HDFS that process is the owner on the cluster as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import pwd
+import shutil
 import sys
+import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -71,32 +78,112 @@ class _Answer(msgspec.Struct, frozen=True):
     failed: list[Failed]
 
 
+class Owner(NamedTuple):
+    """Whose jobs are removed, and as whom."""
+
+    user: str
+    """As their folder is called."""
+    name: str
+    """The account that it belongs to."""
+    uid: int | None
+    """The number of that account on this machine; None for one that it does not know."""
+    gid: int
+    env: Mapping[str, str] = MappingProxyType({})
+    """Variables that make a program that user on a cluster."""
+
+
+class Owners(Protocol):
+    """The users' folders of a store."""
+
+    place: str
+    """Its path or URL."""
+
+    def all(self) -> Sequence[Owner]:
+        """By name. Raises `OSError`."""
+        ...
+
+
+class LocalOwners:
+    """Those of a folder.
+
+    Raises:
+        CannotPrune: the portal runs as an account that may not remove other users' jobs.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.place: str = os.fspath(folder)
+        for user, name, uid, *_ in self.all():
+            if uid is not None and not may_be(uid):
+                raise CannotPrune(
+                    f"the jobs in {folder / user} are {name}'s, and only root can remove them in their "
+                    "name: run the portal as root, or let each user run howdah prune"
+                )
+
+    def all(self) -> list[Owner]:
+        found: list[Owner] = []
+        with os.scandir(self._folder) as entries:
+            for each in sorted(entries, key=lambda entry: entry.name):
+                if not each.name.startswith(".") and each.is_dir(follow_symlinks=False):
+                    of = each.stat(follow_symlinks=False)
+                    found.append(Owner(each.name, account(of.st_uid), of.st_uid, of.st_gid))
+        return found
+
+
+class RemoteOwners:
+    """Those of a store on a cluster.
+
+    Args:
+        store: as `howdah.backends.registry.store_elsewhere` gives it.
+
+    Raises:
+        CannotPrune: the cluster wants each user's own proof.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self.place: str = store.place
+        if store.wants_proof:
+            raise CannotPrune(
+                f"the jobs in {self.place} are removed in their owners' names, and the portal has no "
+                "Kerberos tickets of theirs: leave it out, and let each user run "
+                f"'howdah prune --store {self.place} --yes'"
+            )
+
+    def all(self) -> list[Owner]:
+        return [self._owner(user) for user in self._store.users() if not user.startswith(".")]
+
+    def _owner(self, user: str) -> Owner:
+        name, env = self._store.owner_of(user), self._store.acting_as(user)
+        uid, gid = os.geteuid(), os.getegid()
+        if uid == 0:
+            try:
+                found = pwd.getpwnam(name)
+            except KeyError:
+                return Owner(user, name, None, gid, env)
+            uid, gid = found.pw_uid, found.pw_gid
+        return Owner(user, name, uid, gid, env)
+
+
 class PruneSchedule:
     """Prunes at once, then each day.
 
     Args:
-        folder: it has a folder of job directories for each user.
+        owners: whose jobs.
         older_than: as ``howdah prune`` takes it, such as ``90d``; None for any age.
         keep_size: the same, such as ``200g``, of each user's folder; None for any size.
-
-    Raises:
-        CannotPrune: it runs as an account that may not remove other users' jobs.
     """
 
-    def __init__(self, folder: Path, older_than: str | None, keep_size: str | None = None) -> None:
-        self._folder = folder
+    def __init__(
+        self, owners: Owners, older_than: str | None, keep_size: str | None = None
+    ) -> None:
+        self._owners = owners
         self.rule: str = _rule(older_than, keep_size)
         """What is removed, for people."""
         limits = {"--older-than": older_than, "--keep-size": keep_size}
         self._limits = [word for name, text in limits.items() if text for word in (name, text)]
         self.rounds: deque[Round] = deque(maxlen=ROUNDS)
         """Newest first."""
-        for user, uid, _ in self._owners():
-            if not may_be(uid):
-                raise CannotPrune(
-                    f"the jobs in {folder / user} are {account(uid)}'s, and only root can remove "
-                    "them in their name: run the portal as root, or let each user run howdah prune"
-                )
 
     async def run(self) -> None:
         """Prune until cancelled."""
@@ -104,7 +191,7 @@ class PruneSchedule:
             try:
                 await self.prune()
             except Exception:  # the next day may be better, and the pages are served meanwhile
-                log.exception("the jobs in %s were not pruned", self._folder)
+                log.exception("the jobs in %s were not pruned", self._owners.place)
             await asyncio.sleep(EVERY_S)
 
     async def prune(self) -> None:
@@ -113,40 +200,38 @@ class PruneSchedule:
         removed: list[PrunedJob] = []
         failed: list[Failed] = []
         try:
-            owners = await asyncio.to_thread(lambda: list(self._owners()))
+            owners = await asyncio.to_thread(self._owners.all)
         except OSError as error:
             owners = []
-            failed.append(Failed(str(self._folder), error.strerror or str(error)))
-        for user, uid, gid in owners:
-            answer = await self._prune_folder(user, uid, gid)
+            failed.append(Failed(self._owners.place, error.strerror or str(error)))
+        for owner in owners:
+            answer = await self._prune_folder(owner)
             removed += answer.removed
             failed += answer.failed
             for each in answer.removed:
-                log.warning("removed %s of %s, %s freed", each.job_id, user, quantity(each.bytes))
+                log.warning(
+                    "removed %s of %s, %s freed", each.job_id, owner.user, quantity(each.bytes)
+                )
         for each in failed:
             log.warning("%s was not removed: %s", each.job_id, each.reason)
         self.rounds.appendleft(Round(at=at, removed=tuple(removed), failed=tuple(failed)))
 
-    def _owners(self) -> Iterator[tuple[str, int, int]]:
-        """Users' folders, each with its owner and their group."""
-        with os.scandir(self._folder) as entries:
-            for each in sorted(entries, key=lambda entry: entry.name):
-                if not each.name.startswith(".") and each.is_dir(follow_symlinks=False):
-                    found = each.stat(follow_symlinks=False)
-                    yield each.name, found.st_uid, found.st_gid
-
-    async def _prune_folder(self, user: str, uid: int, gid: int) -> _Answer:
+    async def _prune_folder(self, owner: Owner) -> _Answer:
         """What the folder's owner has removed there."""
-        place = str(self._folder / user)
-        name = account(uid)
-        if name != user:
-            return _no(place, f"it is not {user}'s but {name}'s")
+        place, name = f"{self._owners.place.rstrip('/')}/{owner.user}", owner.name
+        if name != owner.user:
+            return _no(place, f"it is not {owner.user}'s but {name}'s")
+        if owner.uid is None:
+            return _no(
+                place, f"{name} has no account on this machine, in whose name jobs could be removed"
+            )
         command = [
             *(sys.executable, "-I", "-m", "howdah", "prune", "--yes", "--json"),
-            *(*self._limits, "--store", os.fspath(self._folder)),
+            *(*self._limits, "--store", self._owners.place),
         ]
         try:
-            code, said, told = await _as_user(command, name, uid, gid)
+            async with _as_whom(owner, owner.uid) as options:
+                code, said, told = await _output(command, options)
         except TimeoutError:
             return _no(place, f"howdah prune was still not done after {LONGEST_S:.0f} s, and ended")
         except OSError as error:
@@ -175,13 +260,32 @@ def _no(place: str, why: str) -> _Answer:
     return _Answer([], [Failed(place, why)])
 
 
-async def _as_user(
-    command: Sequence[str], name: str, uid: int, gid: int
-) -> tuple[int, bytes, bytes]:
-    """Exit code, and what it wrote, of a program that runs as the user, with nothing of ours.
+@contextlib.asynccontextmanager
+async def _as_whom(owner: Owner, uid: int) -> AsyncIterator[dict[str, Any]]:
+    """Options of a program that runs as the owner, with nothing of ours. What it copies from a cluster
+    is gone afterwards.
 
     Raises:
-        OSError: they may not run it.
+        OSError: there is no room for that.
+    """
+    options = as_owner(owner.name, uid, owner.gid)
+    if not owner.env:
+        yield options
+        return
+    home = tempfile.mkdtemp(prefix="howdah-prune-")
+    try:
+        os.chown(home, uid, owner.gid)
+        options["env"] |= {**owner.env, "HOWDAH_HOME": home}
+        yield options
+    finally:
+        await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
+
+
+async def _output(command: Sequence[str], options: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    """Exit code, and what it wrote, of a program.
+
+    Raises:
+        OSError: it may not be run.
         TimeoutError: it did not end.
     """
     process = await asyncio.create_subprocess_exec(
@@ -189,7 +293,7 @@ async def _as_user(
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        **as_owner(name, uid, gid),
+        **options,
     )
     assert process.stdout is not None
     assert process.stderr is not None

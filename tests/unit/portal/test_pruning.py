@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.portal.pruning import PrunedJob, PruneSchedule
+from howdah.portal.pruning import CannotPrune, LocalOwners, PrunedJob, PruneSchedule, RemoteOwners
 
 NUMBER = 54321
 """Of an account that has no name."""
@@ -54,7 +54,7 @@ def test_each_folders_owner_removes_there_and_can_do_no_more(
     monkeypatch.setenv("PORTAL_SECRET", SECRET)
     monkeypatch.setenv("HOWDAH_HOME", str(folder))
     monkeypatch.setattr(sys, "executable", str(folder / "python"))
-    schedule = PruneSchedule(folder / "store", "90d", "200g")
+    schedule = PruneSchedule(LocalOwners(folder / "store"), "90d", "200g")
     asyncio.run(schedule.prune())
     for name, (uid, gid) in accounts.items():
         told = (folder / "told" / str(uid)).read_text()
@@ -73,3 +73,50 @@ def test_each_folders_owner_removes_there_and_can_do_no_more(
     assert (
         failed.job_id.endswith("/store/daemon") and failed.reason == "it is not daemon's but root's"
     )
+
+
+class OnHdfs:
+    """A store on a cluster, with the folders of two users."""
+
+    place = "hdfs://nn/jobs"
+    wants_proof = False
+
+    def users(self) -> list[str]:
+        return ["daemon", "no-such-account", "nobody"]
+
+    def owner_of(self, user: str) -> str:
+        return "root" if user == "daemon" else user
+
+    def acting_as(self, user: str) -> dict[str, str]:
+        return {"HADOOP_USER_NAME": user, "HADOOP_CONF_DIR": "/conf"}
+
+
+def test_on_a_cluster_the_owners_are_themselves_there_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = pwd.getpwnam("nobody").pw_uid
+    (folder / "store").mkdir()
+    (folder / "tmp").mkdir()
+    (folder / "tmp").chmod(0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder / "tmp"))
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    schedule = PruneSchedule(RemoteOwners(OnHdfs()), "90d")
+    asyncio.run(schedule.prune())
+    told = (folder / "told" / str(nobody)).read_text()
+    assert "-I -m howdah prune --yes --json --older-than 90d --store hdfs://nn/jobs\n" in told
+    for line in ("HADOOP_USER_NAME=nobody", "HADOOP_CONF_DIR=/conf", f"HOWDAH_HOME={folder}/tmp/"):
+        assert f"\n{line}" in told
+    assert not list((folder / "tmp").iterdir()), "what it copied is gone"
+    (last,) = schedule.rounds
+    assert last.removed == (PrunedJob(f"a-{nobody}", 5),)
+    assert [(each.job_id, each.reason.partition(",")[0]) for each in last.failed] == [
+        ("hdfs://nn/jobs/daemon", "it is not daemon's but root's"),
+        ("hdfs://nn/jobs/no-such-account", "no-such-account has no account on this machine"),
+    ]
+
+
+def test_where_a_cluster_wants_tickets_users_are_told_to_do_it_themselves() -> None:
+    store = OnHdfs()
+    store.wants_proof = True
+    with pytest.raises(CannotPrune, match="let each user run 'howdah prune --store hdfs://nn/jobs"):
+        RemoteOwners(store)

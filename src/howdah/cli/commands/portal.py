@@ -145,25 +145,23 @@ def command(
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
     where = _address(listen)
     pages = _pages(pages_url, pages_port)
-    pruning = None
+    pruning, found = None, store_of(store)
     if prune_older_than is not None or prune_keep_size is not None:
-        pruning = _pruning(store, prune_older_than, prune_keep_size)
-    found = store_of(store)
+        pruning = _pruning(store, found, prune_older_than, prune_keep_size)
     asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pages, pruning, as_json=as_json))
     return ExitCode.STOPPED
 
 
-def _pruning(store: str, older_than: str | None, keep_size: str | None) -> PruneSchedule:
-    from howdah.portal.pruning import CannotPrune, PruneSchedule
+def _pruning(
+    store: str, found: UserFolders, older_than: str | None, keep_size: str | None
+) -> PruneSchedule:
+    from howdah.portal.pruning import CannotPrune, LocalOwners, PruneSchedule, RemoteOwners
 
     option = "--prune-keep-size" if older_than is None else "--prune-older-than"
-    if store.startswith(_ON_HDFS):
-        raise click.UsageError(
-            f"{option}: a portal can't remove the jobs in {store}, only those in a folder; leave it out, "
-            f"and let each user run 'howdah prune --store {store} --yes'"
-        )
     try:
-        return PruneSchedule(Path(store_of(store).place), older_than, keep_size)
+        remote = store.startswith(_ON_HDFS)
+        owners = RemoteOwners(found) if remote else LocalOwners(Path(found.place))
+        return PruneSchedule(owners, older_than, keep_size)
     except (CannotPrune, OSError) as error:
         raise click.UsageError(f"{option}: {error}") from None
 

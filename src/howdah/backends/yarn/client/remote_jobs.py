@@ -16,6 +16,7 @@ from howdah.backends.yarn.client import application, site, staging
 from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
+from howdah.hadoop.security.login import USER
 from howdah.storage import jobdir, layout, local_copy, mirror
 from howdah.storage.hdfs.errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
@@ -189,6 +190,16 @@ class RemoteStore:
         self._access = shared(None, env)
         self.place: str = staging.base_url(url, self._access.configuration, "").rstrip("/")
         self._hdfs = self._access.hdfs(self.place)
+        self.wants_proof: bool = self._access.configuration.security_enabled
+        """The cluster has Kerberos: nobody is a user there by their name alone."""
+
+    def owner_of(self, user: str) -> str:
+        """The account that the user's folder belongs to."""
+        return self._hdfs.stat(f"{self.place}/{user}").owner
+
+    def acting_as(self, user: str) -> dict[str, str]:
+        """Variables that make a program that user, where the cluster wants no proof."""
+        return {USER: user, VARIABLES[0]: self._access.folder}
 
     def users(self) -> list[str]:
         """Names of the users' folders."""
