@@ -93,6 +93,7 @@ class Shown:
         self.job = job
         self.go = go
         job.running(180)
+        job.until_logged("worker:0", "eight steps are done")
         self.tracking: str = until(self._tracking, "the ResourceManager tells of the page")
         self.own: str = until(lambda: job.view().page, "the page is up")
 
