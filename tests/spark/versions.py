@@ -57,6 +57,9 @@ def environment(version: Version | None = None) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "160m",
         "SPARK_DAEMON_JAVA_OPTS": _java(version),
+        # Of drivers whose program says nothing of their JVM, and of the one that makes a JVM's command line.
+        "SPARK_SUBMIT_OPTS": _java(version),
+        "SPARK_LAUNCHER_OPTS": _JAVA,
         "PYTHONWARNINGS": "ignore",
     }
 
