@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 
-@dataclasses.dataclass(frozen=True)
-class Address:
+class Address(NamedTuple):
     """A host (name or IP address, IPv6 without brackets) and a port."""
 
     host: str

@@ -8,13 +8,12 @@ followed.
 
 from __future__ import annotations
 
-import dataclasses
 import getpass
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from howdah.hadoop import defaults
@@ -42,8 +41,7 @@ _NANOSECONDS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A property as found: its raw text and the file it is from."""
 
     text: str

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import socket
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -32,8 +32,7 @@ _READ_BYTES = 65536
 _GSS = "GSS initiate failed"
 
 
-@dataclasses.dataclass(frozen=True)
-class ConnectionLimits:
+class ConnectionLimits(NamedTuple):
     """What a connection may take.
 
     Attributes:

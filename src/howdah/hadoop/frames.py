@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
@@ -121,8 +122,7 @@ class Call:
         return frame(header, what, self.request)
 
 
-@dataclasses.dataclass(frozen=True)
-class Response:
+class Response(NamedTuple):
     """One answer: the message's bytes, or the error in its place."""
 
     call_id: int

@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Self
+from typing import NamedTuple, Self
 
 from howdah.hadoop.address import Address
 from howdah.hadoop.protos import yarn
@@ -30,8 +30,7 @@ _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _UNITS = _DECIMAL | _BINARY
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class ApplicationId:
+class ApplicationId(NamedTuple):
     """``application_<cluster time stamp>_<number>``."""
 
     cluster_timestamp: int
@@ -56,8 +55,7 @@ class ApplicationId:
         return yarn.ApplicationIdProto(cluster_timestamp=self.cluster_timestamp, id=self.number)
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class AttemptId:
+class AttemptId(NamedTuple):
     """``appattempt_<cluster time stamp>_<application>_<attempt>``."""
 
     application: ApplicationId
@@ -85,8 +83,7 @@ class AttemptId:
         )
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class ContainerId:
+class ContainerId(NamedTuple):
     """``container_[e<epoch>_]<cluster time stamp>_<application>_<attempt>_<number>``.
 
     The epoch counts the RM's restarts with recovery; in the message it is the upper 24 bits.
@@ -128,8 +125,7 @@ class ContainerId:
         )
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class NodeId:
+class NodeId(NamedTuple):
     """A NodeManager: host and RPC port, as it registered."""
 
     host: str

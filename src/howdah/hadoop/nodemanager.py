@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import ConnectionLimits
@@ -19,16 +19,14 @@ from howdah.hadoop.security.login import Login
 from howdah.hadoop.service import Service, remote_exception
 
 
-@dataclasses.dataclass(frozen=True)
-class BatchOutcome:
+class BatchOutcome(NamedTuple):
     """Which containers of a batch it worked for, and why not for the others."""
 
     done: tuple[ContainerId, ...]
     failed: Mapping[ContainerId, RemoteError]
 
 
-@dataclasses.dataclass(frozen=True)
-class Statuses:
+class Statuses(NamedTuple):
     """The states of containers, and why others have none (unknown to the node, mostly)."""
 
     found: Mapping[ContainerId, yarn.ContainerStatusProto]

@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import ConnectionLimits
@@ -39,8 +39,7 @@ class SubmissionFailed(HadoopError):
     """The application was refused after it was taken; the message has YARN's diagnostics."""
 
 
-@dataclasses.dataclass(frozen=True)
-class NewApplication:
+class NewApplication(NamedTuple):
     """An id for an application that is not submitted yet."""
 
     id: ApplicationId

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 from xml.etree import ElementTree
 
@@ -18,8 +18,7 @@ _MAX_BYTES = 16 * 1024 * 1024
 """Of one file. The largest of Hadoop's own defaults has a quarter of a megabyte."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Property:
+class Property(NamedTuple):
     """One property as it stands in a file."""
 
     name: str
