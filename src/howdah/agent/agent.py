@@ -312,8 +312,9 @@ class Agent:
             now.stop(0.0, 0.0)
         prepare = substitute(prepare, self._launch.work_dir)
         self._attempt = Attempt(self._container, prepare, self._attempt_over, before=now)
-        # Objects of an attempt refer to each other: without this, those of dozens pile up.
-        gc.collect()
+        if now is not None:
+            # Objects of an attempt refer to each other: without this, those of dozens pile up.
+            gc.collect()
 
     def _attempt_over(self, attempt: Attempt) -> None:
         self._log_copies.begin(attempt.task, attempt.attempt)
