@@ -46,10 +46,12 @@ async def trim_memory(agents: int) -> None:
     A thousand handshakes and starts at once leave the C library with pages that are mostly free: 15
     of 105 MB at 1,000 agents, kept for a burst that does not come again.
     """
+    if agents < TRIM_AGENTS:
+        return
     import ctypes
 
     # Not every C library has it.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if agents >= TRIM_AGENTS else None
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     pause_s = TRIM_FIRST_S
     while trim is not None:
         await asyncio.sleep(pause_s)
