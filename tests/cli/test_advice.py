@@ -94,7 +94,7 @@ CASES: dict[str, tuple[str, dict[str, Any], int, str]] = {
         "import itertools, pathlib\n"
         "for number in itertools.count():\n"
         "    saved = pathlib.Path('saved') / f'step-{number}'\n"
-        "    saved.write_text('weights')\n"
+        "    saved.write_bytes(bytes(3_000_000))\n"
         "    work(0.9, steps=2, begin=2 * number)\n"
         "    if enough(): break",
         {"checkpoint": {"folder": "saved"}},

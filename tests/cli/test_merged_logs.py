@@ -45,7 +45,8 @@ def test_logs_of_several_tasks_are_merged_by_time(tmp_path: Path) -> None:
     merged.append("worker:1 | four")
     for tasks in ((), ("worker:1", "worker:0"), ("worker",), ("worker:0", "--task", "worker:1")):
         assert howdah("logs", *([job.job_id] if tasks == ("worker",) else []), *tasks).out == merged
-    assert howdah("logs", job.job_id, "ps").out == []
+    silent = howdah("logs", job.job_id, "ps")
+    assert (silent.out, silent.told) == ([], "howdah: ps has written nothing")
     assert howdah("logs", job.job_id, "worker:1", "--tail", "1").out == merged[3:]
     third = datetime.datetime.fromtimestamp(times[2]).isoformat()
     assert howdah("logs", "--since", third).out == merged[2:]

@@ -60,7 +60,8 @@ class RestartCause(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None
     what: str
     lost_s: float
-    """Since the newest checkpoint, or since the programs began without one."""
+    """Since the newest checkpoint, or since the programs began without one; 0 where the checkpoint that the
+    tasks went on from was saved while there was no coordinator."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,6 +294,8 @@ LOST_S = 5.0
 COSTLY_EVERY_S = 10.0
 """Checkpoints that follow each other faster are more than any failure makes up for."""
 COSTLY_NUMBER = 5
+COSTLY_MB = 10.0
+"""In all: what is smaller costs nobody anything."""
 REPEATED = 3
 """Restarts for the same reason after which one more will not help."""
 
@@ -318,14 +321,14 @@ def checkpoint_too_rare(evidence: Evidence) -> Iterator[Finding]:
 
 
 def checkpoint_too_costly(evidence: Evidence) -> Iterator[Finding]:
-    """At least five checkpoints followed each other within less than 10 s on average."""
+    """At least five checkpoints, 10 MB in all, followed each other within less than 10 s on average."""
     saved = evidence.checkpoints
-    if len(saved) < COSTLY_NUMBER:
+    megabytes = evidence.checkpoint_bytes / 1e6
+    if len(saved) < COSTLY_NUMBER or megabytes < COSTLY_MB:
         return
     every_s = (saved[-1] - saved[0]) / (len(saved) - 1)
     if every_s >= COSTLY_EVERY_S:
         return
-    megabytes = evidence.checkpoint_bytes / 1e6
     yield Finding(
         rule="checkpoint-too-costly",
         severity=Severity.LOW if megabytes < 1000 else Severity.MODERATE,

@@ -6,6 +6,8 @@ import statistics
 import time
 from collections import defaultdict
 
+import msgspec
+
 from howdah.backends.base import BackendError
 from howdah.client.advice import (
     AGENTS,
@@ -130,6 +132,8 @@ class _Journal:
         self.restarts: list[RestartCause] = []
         self._saved = submitted
         """When the newest checkpoint was complete, or a program began after it."""
+        self._newest = ""
+        """Its name."""
         self._ended: m.Record | None = None
         """The end of a generation, until the next one."""
         self._started: dict[Task, float] = {}
@@ -178,6 +182,10 @@ class _Journal:
             case m.TaskPrepared(task=task, restored=restored):
                 if restored:
                     self._restored.add(task)
+                    name = restored.split(maxsplit=1)[0]
+                    if name > self._newest and self.restarts:
+                        self._newest = name
+                        self.restarts[-1] = msgspec.structs.replace(self.restarts[-1], lost_s=0.0)
                 if not self._begun:
                     self._phases[PREPARING] = now
             case m.TaskStarted(task=task):
@@ -188,8 +196,9 @@ class _Journal:
                 # One that was restored has not made all the steps that it counts.
                 if end.step and now > began and task not in self._restored:
                     self._rates.setdefault(task, end.step / (now - began))
-            case m.CheckpointSaved(size=size):
+            case m.CheckpointSaved(name=name, size=size):
                 self._saved = now
+                self._newest = max(name, self._newest)
                 self.checkpoints.append(now - self._submitted)
                 self.checkpoint_bytes += size
             case _:

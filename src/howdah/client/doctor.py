@@ -306,16 +306,26 @@ def _leftovers(store: str | None) -> Iterator[DoctorFinding]:
         yield warning(
             f"job {job_id}",
             "has not ended, and has no coordinator any more",
-            f"howdah rerun {job_id} --resume, or remove its directory",
+            f"howdah attach {job_id} --revive goes on with it, howdah rerun {job_id} --resume begins "
+            "another from its last checkpoint, and howdah rm removes it",
         )
     known = {job.job_id for job in unfinished} - set(lost)
     for job_id, pids in _strays(known).items():
         numbers = " ".join(map(str, pids))
-        yield warning(
-            f"job {job_id}",
-            f"is over, but has processes that belong to no agent: {numbers}",
-            f"end them: kill {numbers}",
-        )
+        if any(job.job_id == job_id for job in here):
+            state = "is lost" if job_id in lost else "is over"
+            yield warning(
+                f"job {job_id}",
+                f"{state}, but has processes that belong to no agent: {numbers}",
+                f"end them: kill {numbers}",
+            )
+        else:
+            yield warning(
+                f"job {job_id}",
+                f"has processes here that belong to no agent of this machine's jobs: {numbers}",
+                f"it is not in {base_folder(store)}: look where it is (another --store, a cluster) before "
+                "you end them",
+            )
 
 
 def _strays(known: set[str]) -> dict[str, list[int]]:

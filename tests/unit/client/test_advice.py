@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -92,6 +94,7 @@ def test_the_summary_has_the_three_worst_of_a_job_that_took_a_while() -> None:
         took_s=120.0,
         restarts=(failure,) * 3,
         checkpoints=tuple(range(6)),
+        checkpoint_bytes=10**7,
     )
     findings = advise(evidence)
     assert len(findings) == 4
@@ -123,3 +126,31 @@ def test_what_a_lost_attempt_took_is_no_part_of_the_start() -> None:
     told(43.0, "running")
     assert seen.start(reported=44.0) == (StartPhase("preparing", 1.0),)
     assert [each.lost_s for each in seen.restarts] == [41.0]
+
+
+def test_what_was_saved_while_there_was_no_coordinator_is_not_counted_as_lost() -> None:
+    """Its time is not known, but that the tasks went on from it."""
+    task = Task("worker", 0)
+    restored = m.TaskPrepared(task=task, attempt=2, restored="000017 (checksum 8dfdef6e31c0)")
+    for name, lost_s in (("000002", 0.0), ("000017", 40.0)):
+        seen = _Journal(0.0)
+        events: list[Any] = [
+            m.TaskStarted(task=task, attempt=1, pids=(1,)),
+            m.CheckpointSaved(task=task, attempt=1, name=name),
+            m.Record(kind="generation-ended", text=""),
+            m.Record(kind="restarting", text=""),
+            restored,
+        ]
+        for now, event in zip((1.0, 10.0, 50.0, 50.0, 51.0), events, strict=True):
+            if isinstance(event, m.Record):
+                seen.take(journal.RecordEntry(seq=1, now=now, record=event))
+            else:
+                seen.take(journal.EventEntry(seq=1, now=now, event=event))
+        assert [each.lost_s for each in seen.restarts] == [lost_s]
+
+
+def test_small_checkpoints_may_be_frequent() -> None:
+    often = Evidence(took_s=60.0, checkpoints=tuple(range(40)), checkpoint_bytes=99 * 10**5)
+    assert advise(often) == []
+    (finding,) = advise(msgspec.structs.replace(often, checkpoint_bytes=10**7))
+    assert finding.rule == "checkpoint-too-costly"

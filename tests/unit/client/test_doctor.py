@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from howdah.backends.gpus import Device, GpuError
 from howdah.client import doctor
 from howdah.client.doctor import DoctorFinding, Health
 from howdah.storage.jobdir import base_folder
-from tests.unit.client.coordinators import job_directory
+from tests.unit.client.coordinators import FINAL, job_directory
 
 
 def examine(**kwargs: str) -> dict[str, DoctorFinding]:
@@ -82,17 +84,36 @@ def test_a_job_that_nobody_runs_is_named() -> None:
     assert f"howdah rerun {directory.job_id} --resume" in (found.hint or "")
 
 
-def test_processes_of_a_job_that_is_over_are_named() -> None:
+@contextlib.contextmanager
+def process_of(job_id: str) -> Iterator[int]:
+    """One that carries the job's marker and has no agent."""
     stray = subprocess.Popen(
         [sys.executable, "-c", "print(flush=True); input()"],
-        env={**os.environ, "HOWDAH_CONTAINER": "ghost-20270115-080000-aaaa/c1"},
+        env={**os.environ, "HOWDAH_CONTAINER": f"{job_id}/c1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
     try:
         assert stray.stdout is not None
         stray.stdout.readline()
-        found = examine()["job ghost-20270115-080000-aaaa"]
-        assert found.hint == f"end them: kill {stray.pid}"
+        yield stray.pid
     finally:
         stray.communicate(b"\n")
+
+
+def test_processes_of_a_job_that_is_over_are_named() -> None:
+    directory = job_directory(base_folder())
+    directory.write_final(FINAL)
+    with process_of(directory.job_id) as pid:
+        found = examine()[f"job {directory.job_id}"]
+    assert found.text.startswith("is over, but has processes")
+    assert found.hint == f"end them: kill {pid}"
+
+
+def test_nobody_is_told_to_kill_processes_of_a_job_that_may_be_running_elsewhere() -> None:
+    """Of another store, or of a cluster whose node this machine is."""
+    with process_of("ghost-20270115-080000-aaaa") as pid:
+        found = examine()["job ghost-20270115-080000-aaaa"]
+    assert str(pid) in found.text and "is over" not in found.text
+    assert found.hint is not None and f"is not in {base_folder()}" in found.hint
+    assert f"kill {pid}" not in found.hint

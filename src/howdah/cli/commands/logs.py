@@ -100,7 +100,11 @@ def command(
             text = f"{moment(block.time)}.{int(block.time * 10) % 10}"
         return f"{paint(text, dim=True)} ".encode()
 
+    empty = True
+
     def show(block: LogBlock) -> None:
+        nonlocal empty
+        empty = False
         found = block.lines
         if grep is not None:
             found = [(offset, line) for offset, line in found if grep.search(line)]
@@ -124,5 +128,8 @@ def command(
             show(block)
 
     leaving.run(tell())
+    if empty and since is None and not as_json:
+        what = ", ".join(map(str, tasks)) if tasks else handle.job_id
+        echo(f"howdah: {what} has written nothing", err=True)
     for text in notes:
         echo(f"howdah: {text}", err=True)
