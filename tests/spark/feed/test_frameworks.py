@@ -165,6 +165,24 @@ def test_the_position_beside_a_tf_dataset_is_what_the_loop_has_come_to(fed: Rig)
     assert seen == [0, 1, 2, 3]
 
 
+def test_large_batches_of_a_tf_dataset_keep_their_rows_wherever_these_lie() -> None:
+    """Also where they are kept, and their memory is used again."""
+    from howdah.spark.feed.adapters.tensorflow_feeds import dataset
+
+    rows = np.arange(3 * 20_000 + 1, dtype=np.float32)[1:].reshape(3, 20_000)
+    made = dataset(
+        "train",
+        lambda *given: {"y": rows[:1]},
+        lambda *given: ({"y": rows[at : at + 1]} for at in range(len(rows))),
+        *(1, "y", None, None, True, True),
+    )
+    for _ in range(3):
+        assert np.array_equal(np.concatenate([batch.numpy() for batch in list(made)]), rows)
+        assert np.array_equal(
+            np.concatenate([y.numpy() for y in made.map(lambda y: y + 1)]), rows + 1
+        )
+
+
 def test_an_exception_passes_through_a_tf_dataset(fed: Rig) -> None:
     import tensorflow as tf
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.adapters.selection import chosen, given
 from howdah.spark.feed.arrow.columns import Shapes, tensors
+from howdah.spark.feed.buffer_pool import ALIGNMENT, SMALLEST, BufferPool
 
 
 def dataset(
@@ -44,22 +45,34 @@ def dataset(
         for name, values in sample.items()
     }
 
-    def batches() -> Iterator[Any]:
-        for batch in passes(size, names, shapes, drop_last, per_epoch):
-            yield {
-                name: _parts(values) if name in ragged else _plain(values, name)
-                for name, values in batch.items()
-            }
-
     from_lengths: Any = getattr(tf.RaggedTensor, "from_row_lengths")  # noqa: B009 - no type stub
 
+    pool = BufferPool()
+
+    def ready(values: np.ndarray, name: str) -> np.ndarray:
+        return _aligned(_whole(values, name), pool)
+
+    def batches() -> Iterator[Any]:
+        for batch in passes(size, names, shapes, drop_last, per_epoch):
+            values = {
+                name: _parts(values) if name in ragged else tensors(values, name, ready)
+                for name, values in batch.items()
+            }
+            yield values if ragged else given(values, columns, label)
+
+    # Not to be translated into a graph: there is no branch in it on a tensor.
+    @tf.autograph.experimental.do_not_convert
     def assembled(batch: Any) -> Any:
         values = {
             name: from_lengths(*value) if name in ragged else value for name, value in batch.items()
         }
         return given(values, columns, label)
 
-    made = tf.data.Dataset.from_generator(batches, output_signature=signature).map(assembled)
+    # Only what the generator cannot give costs a step of its own for each batch.
+    structure = signature if ragged else given(signature, columns, label)
+    made = tf.data.Dataset.from_generator(batches, output_signature=structure)
+    if ragged:
+        made = made.map(assembled)
     options = tf.data.Options()
     # Each rank has its own rows already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
@@ -99,15 +112,10 @@ def _parts(rows: Any) -> tuple[np.ndarray, np.ndarray]:
 def _spec(values: Any, rows: int | None, name: str) -> Any:
     if isinstance(values, dict):
         return {key: _spec(value, rows, f"{name}.{key}") for key, value in values.items()}
-    values = _plain(values, name)
+    values = tensors(values, name, _whole)
     if values.dtype == object:
         return tf.TensorSpec([rows], tf.string)
     return tf.TensorSpec([rows, *values.shape[1:]], tf.as_dtype(values.dtype))
-
-
-def _plain(values: Any, name: str) -> Any:
-    """The array as TensorFlow can take it."""
-    return tensors(values, name, _whole)
 
 
 def _whole(values: np.ndarray, name: str) -> np.ndarray:
@@ -117,3 +125,16 @@ def _whole(values: np.ndarray, name: str) -> np.ndarray:
             "them (df.fillna, df.dropna)"
         )
     return values
+
+
+def _aligned(values: np.ndarray, pool: BufferPool) -> np.ndarray:
+    """The same, where TensorFlow takes it as it lies. What begins elsewhere it copies, into memory that
+    is new each time: the page faults cost more than the copy."""
+    if values.dtype == object or values.nbytes < SMALLEST:
+        return values
+    if values.ctypes.data % ALIGNMENT == 0 and values.flags.c_contiguous:
+        return values
+    memory, view = pool.take(values.nbytes)
+    shape, count = values.shape, values.size
+    np.frombuffer(view, values.dtype, count).reshape(shape)[...] = values
+    return np.frombuffer(memory, values.dtype, count).reshape(shape)
