@@ -92,6 +92,17 @@ def test_a_resource_that_is_a_key_of_its_own_elsewhere_is_recognised(tmp_path: P
     assert "did you mean the role's own key 'gpus'?" in told
 
 
+def test_check_and_a_dry_run_say_that_this_machine_cannot_run_the_job(tmp_path: Path) -> None:
+    """Which may be meant for another one."""
+    large = job_file(tmp_path, "", roles={"worker": {"memory": "999t"}})
+    for looks in (["check", str(large)], ["run", "--dry-run", str(large)]):
+        assert "This machine can never run the job" in howdah(*looks).text
+    (checked,) = howdah("check", "--json", str(large)).documents()
+    assert checked["ok"] and "worker" in checked["notes"][0]
+    python = job_file(tmp_path / "other", "", environment={"python": "nowhere/python"})
+    assert "environment.python" in howdah("check", str(python)).text
+
+
 def test_a_job_runs_where_a_key_is_only_noted(tmp_path: Path) -> None:
     file = job_file(tmp_path, "", queue="research", roles={"worker": {"label": "a100"}})
     told = howdah("run", str(file)).told

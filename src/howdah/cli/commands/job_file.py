@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,10 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     wrong, and what is allowed. Exits with 0 if there is no problem, otherwise with 2.
 
     A key that the backend does not honour is a problem if the programs would not run as the file
-    says; otherwise it is a note. Files that the job names must exist. The check also tries the
-    stores of checkpoints and outputs: it writes a small file there and removes it. If only the
-    cluster can reach a store, it says so.
+    says; otherwise it is a note. That this machine cannot run the job (too little memory, no GPU, no
+    such Python) is a note too, as the file may be meant for another one. Files that the job names
+    must exist. The check also tries the stores of checkpoints and outputs: it writes a small file
+    there and removes it. If only the cluster can reach a store, it says so.
 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.
@@ -137,7 +139,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     try:
         loaded = load_file(job, overrides)
         example = substitute_job_id(loaded.job, new_job_id(loaded.job.name))
-        notes = checks.check(loaded, example, backend)
+        notes = checks.check(loaded, example, backend) + checks.refused_here(loaded, backend)
     except JobFileError as error:
         if not as_json:
             raise
@@ -154,5 +156,5 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
 
         echo(f"{job} is fine: {in_words(loaded.job)}")
         for text in notes:
-            echo(f"  {text}")
+            echo(textwrap.indent(text, "  "))
     return ExitCode.SUCCEEDED

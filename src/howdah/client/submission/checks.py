@@ -45,6 +45,23 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     )
 
 
+def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
+    """Why this machine would not run the job: for who only looks, as the file may be meant for another one."""
+    if backend != support.LOCAL:
+        return ()
+    from howdah.backends.base import BackendError
+    from howdah.backends.local import machine
+    from howdah.frameworks import planning
+
+    try:
+        machine.check(
+            planning.expand(loaded.job), source=str(loaded.source) if loaded.source else None
+        )
+    except BackendError as error:
+        return (str(error),)
+    return ()
+
+
 def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
     job, key = loaded.job, "hadoop.docker"
     used = job.hadoop.docker != Docker() and not any(role.image for role in job.roles.values())
