@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
+from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot
-from tests.cli.howdah import howdah, until
+from tests.cli.howdah import gone, howdah, until
 from tests.portal.conftest import Holding, Past, Portal
 
 pytestmark = pytest.mark.timeout(120)
@@ -105,6 +108,53 @@ def test_a_running_job_is_stopped_from_the_list(
         portal.ask("POST", path, headers={**cookie, "Origin": "http://evil.example"}).status == 403
     )
     assert portal.ask("POST", path, headers=cookie).status == 403
+
+
+def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
+    page: Page, portal: Portal, past: Past
+) -> None:
+    def again(job_id: str, before: str) -> JobDirectory:
+        directory = JobDirectory(past.base / job_id)
+        assert gone(directory).outcome == "succeeded"
+        assert directory.meta().rerun_of == before
+        return directory
+
+    before = past.good.job_id
+    path = f"/jobs/{before}/api/v1/rerun"
+    for wanted, status, words in (
+        ({"resume": True}, 400, "has no [checkpoint] folder"),
+        ({"backend": "nix"}, 400, "There is no backend 'nix'"),
+        ({"colour": "red"}, 400, "unknown field `colour`"),
+    ):
+        answer = portal.post(path, wanted)
+        assert (answer.status, words in answer.error) == (status, True), answer
+    unreadable = portal.post("/jobs/torn-20261121-143503-k3f9/api/v1/rerun")
+    assert (unreadable.status, "cannot be read" in unreadable.error) == (404, True)
+    cookie = portal.log_in()
+    for strange in ({}, {"Origin": "http://evil.example"}):
+        for door in (path, f"/jobs/{before}/rerun"):
+            assert portal.ask("POST", door, headers={**cookie, **strange}).status == 403
+    answer = portal.post(path)
+    assert answer.status == 201, answer
+    made = [again(answer.json()["job_id"], before)]
+    try:
+        page.goto(portal.login_link())
+        page.goto(f"{portal.url}/jobs/{made[-1].job_id}/")
+        page.get_by_role("button", name="Run again").click()
+        page.wait_for_url(lambda url: "/jobs/digits-" in url and made[-1].job_id not in url)
+        made.append(again(page.url.split("/")[-2], made[-1].job_id))
+        page.goto(f"{portal.url}/?text={before}")
+        row = page.locator("#jobs tbody tr")
+        row.get_by_text("Run again", exact=True).click()
+        row.get_by_role("button", name="Run digits again").click()
+        page.wait_for_url("**/jobs/digits-*/")
+        made.append(again(page.url.split("/")[-2], before))
+        page.goto(f"{portal.url}/?state=unreadable")
+        expect(page.locator("#jobs tbody tr")).to_have_count(2)
+        expect(page.get_by_text("Run again", exact=True)).to_have_count(0)
+    finally:
+        for each in made:
+            shutil.rmtree(each.path)
 
 
 def test_programs_ask_about_a_past_job_as_about_a_running_one(portal: Portal, past: Past) -> None:

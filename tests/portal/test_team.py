@@ -288,11 +288,15 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
     for user, may in (("vera", False), ("mo", True), ("ada", True)):
         page = team.ask(user, "/").body.decode()
         assert (f"{root[1:]}/stop" in page) == may
+        assert "/rerun" not in page
         assert ("data-reads-only" in team.ask(user, f"{root}/").body.decode()) != may
     for path in ("/stop", "/api/v1/stop"):
         assert "may not stop" in team.ask("vera", root + path, method="POST").error
         assert team.ask("sam", root + path, method="POST").status == 404
         assert team.ask("blind", root + path, method="POST").status == 404
+    for path in ("/rerun", "/api/v1/rerun"):
+        answer = team.ask("ada", root + path, method="POST")
+        assert (answer.status, "runs no job again" in answer.error) == (403, True), answer
     stacks = team.ask("mo", f"{root}/api/v1/stacks/worker:0", method="POST")
     assert stacks.status == 403
     page = team.ask("vera", f"{root}/proxy/worker:0/")

@@ -26,7 +26,7 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import notebooks, query
+from howdah.portal import commands, notebooks, query
 from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
 from howdah.portal.compare_page import compare_page
 from howdah.portal.comparison import MOST, read
@@ -180,6 +180,7 @@ def create_portal(
             ),
             unread=jobs.copies.unread if jobs.copies and reader and reader.is_admin else {},
             pruning=pruning if reader and reader.is_admin else None,
+            may_rerun=team is None,
         )
         response = list_page(asked, answer, shown, page=number, version=static.version, now=clock())
         response.status_code = 400 if problem else 200
@@ -237,7 +238,7 @@ def create_portal(
         except Refusal as refusal:
             shown = notebooks.Shown(given, problem=refusal.message)
             return await notebooks.page(jobs, None, shown, version=static.version, now=clock())
-        return notebooks.onward(jobs, started)
+        return commands.onward(jobs, started, "jobs/")
 
     async def notebook_started(request: Request) -> Response:
         if team is not None:

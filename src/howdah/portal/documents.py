@@ -51,7 +51,16 @@ class NotebookRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     idle_timeout: str | None = None
 
 
-class StartedNotebook(msgspec.Struct, frozen=True, kw_only=True):
+class RerunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job is run again."""
+
+    resume: bool = False
+    """Start from its newest checkpoint."""
+    backend: str | None = None
+    """By default the one where it ran before."""
+
+
+class StartedJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job that was started; its page is at ``jobs/<job id>/``."""
 
     job_id: str

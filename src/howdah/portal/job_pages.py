@@ -42,10 +42,10 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import live_answers
+from howdah.portal import commands, live_answers
 from howdah.portal.access_control import MYSELF, Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
-from howdah.portal.documents import SinceBefore
+from howdah.portal.documents import RerunRequest, SinceBefore
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import Way
 from howdah.portal.page_origin import PageOrigin
@@ -63,6 +63,7 @@ SOON_S = 2.0
 ADVICE = "/api/v1/advice"
 BEFORE = "/api/v1/before"
 STOP = "/api/v1/stop"
+RERUN = "/api/v1/rerun"
 ADVICE_S = 10.0
 """All that was measured is read for it: of a running job no oftener than this."""
 ENDED_S = 600.0
@@ -106,7 +107,9 @@ class JobPages:
         self._origin = origin
         self.boards: PastBoards | None = None if origin is None else PastBoards()
         """What shows summaries of jobs that have ended."""
-        self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
+        self._frame = PageFrame(
+            static=f"../../static/{version}", jobs="../../", may_rerun=team is None
+        )
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
         self._found: OrderedDict[str, tuple[list[Finding], float]] = OrderedDict()
@@ -143,6 +146,9 @@ class JobPages:
             return
         if path == "/stop" and request.method == "POST":
             await (await self._stop(directory, reader))(scope, receive, send)
+            return
+        if path in ("/rerun", RERUN) and request.method == "POST":
+            await (await self._run_again(row, path, request))(scope, receive, send)
             return
         if path == STOP and request.method == "POST" and reader is not None:
             await (await self._asked_to_stop(directory, row, reader, request))(scope, receive, send)
@@ -184,6 +190,8 @@ class JobPages:
         allowed = await asyncio.to_thread(self._jobs.index.may_stop, [directory.job_id], reader)
         scope[MAY_STOP] = may_stop = directory.job_id in allowed
         if scope["method"] not in SAFE_METHODS:
+            if path in ("/rerun", RERUN):
+                raise Refusal(403, commands.NOT_FOR_OTHERS)
             if path not in ("/stop", STOP):
                 raise Refusal(403, "in this portal a job can be looked at and stopped, no more")
             if not may_stop:
@@ -444,6 +452,14 @@ class JobPages:
         await _stopped(directory, wanted.reason[:500], firm=wanted.firm, by=_by(reader))
         answer = StopAnswer(stopping=True, firm=wanted.firm)
         return Response(msgspec.json.encode(answer), 202, media_type="application/json")
+
+    async def _run_again(self, row: Row, path: str, request: Request) -> Response:
+        """Start the same job anew: for a form on to its page, for a program its id."""
+        wanted = await commands.asked(request, RerunRequest) if path == RERUN else RerunRequest()
+        started = await commands.run_again(self._jobs, row, wanted)
+        if path != RERUN:
+            return commands.onward(self._jobs, started, "../")
+        return Response(msgspec.json.encode(started), 201, media_type="application/json")
 
     # -- of a job that nobody runs ---------------------------------------------------------------
 

@@ -1,42 +1,37 @@
-"""Notebooks from a portal of one's own: started by ``howdah notebook`` itself, so whatever it refuses is
-refused here in its words."""
+"""The page of notebooks, and what starts one from a portal of one's own."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 
 from howdah.backends import registry
 from howdah.client.lookup.states import GOING_ON
-from howdah.coordinator.web.app import environment, notice
+from howdah.coordinator.web.app import environment
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.sidecars import NOTEBOOK
+from howdah.portal import commands
 from howdah.portal.access_control import Reader
-from howdah.portal.documents import NotebookRequest, StartedNotebook
+from howdah.portal.documents import NotebookRequest, StartedJob
 from howdah.portal.index import PAGE_MAX, JobQuery
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import cells
-from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage.jobdir import base_folder
 
 ROOT = "/api/v1/notebooks"
-LONGEST_S = 600.0
-"""A cluster's notebook starts once its environment is packed and uploaded."""
 FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NotebookRequest))
 NOT_FOR_OTHERS = (
     "a portal for a team starts no notebooks: it would run programs in the name of whoever its proxy names. "
     "Start one with `howdah notebook`, or from the pages that `howdah ui` opens; with --store, or `store` in "
     "the site file, at this portal's store, it is listed here"
 )
-_BAD_INPUT = 2
 _FIELDS_MAX = 50
 
 
@@ -104,18 +99,12 @@ async def document_of(request: Request) -> dict[str, str]:
     Raises:
         Refusal: it is not what is asked for.
     """
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        wanted = msgspec.json.decode(body, type=NotebookRequest) if body else NotebookRequest()
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body asks for no notebook: {problem}") from problem
+    wanted = await commands.asked(request, NotebookRequest)
     given = msgspec.structs.asdict(wanted)
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-async def start(jobs: Jobs, given: dict[str, str]) -> StartedNotebook:
+async def start(jobs: Jobs, given: dict[str, str]) -> StartedJob:
     """Start one, as ``howdah notebook --detach`` with these options does.
 
     Raises:
@@ -129,45 +118,7 @@ async def start(jobs: Jobs, given: dict[str, str]) -> StartedNotebook:
         except RuntimeError as error:
             raise Refusal(400, f"source: {given['source']!r}: {error}") from None
     options = [f"--{name.replace('_', '-')}={text}" for name, text in given.items()]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "howdah", "notebook", "--detach", "--json", *options),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:  # a zero byte is in no argument
-        raise Refusal(400, f"howdah notebook cannot be run with {options}: {error}") from None
-    try:
-        async with asyncio.timeout(LONGEST_S):
-            said, told = await process.communicate()
-    except TimeoutError:
-        text = f"the notebook was not started within {LONGEST_S:.0f} s, and is not any more"
-        raise Refusal(503, text) from None
-    finally:
-        if process.returncode is None:  # which takes back what it has begun
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
-            await process.wait()
-    if process.returncode:
-        status = 400 if process.returncode == _BAD_INPUT else 409
-        raise Refusal(status, _reason(told.decode("utf-8", "replace")))
-    started = msgspec.json.decode(said, type=StartedNotebook)
-    if Path(started.directory).parent == jobs.base:
-        await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
-    return started
-
-
-def onward(jobs: Jobs, started: StartedNotebook) -> Response:
-    """On to the page of one that was started."""
-    if Path(started.directory).parent == jobs.base:
-        return RedirectResponse(f"jobs/{started.job_id}/", 303)
-    text = (
-        f"{started.job_id} is in {started.directory}, and this portal shows the jobs in {jobs.place}. "
-        f"“howdah page {started.job_id}” opens its page."
-    )
-    return notice("The notebook starts", text)
+    return await commands.start(jobs, "notebook", options)
 
 
 def _elsewhere(jobs: Jobs) -> str:
@@ -187,12 +138,3 @@ def _folder() -> str:
         return str(Path.cwd())
     except OSError:
         return ""
-
-
-def _reason(told: str) -> str:
-    """What the command said last, without its usage."""
-    for mark in ("Error: ", "howdah: "):
-        _, found, text = f"\n{told}".rpartition(f"\n{mark}")
-        if found:
-            return text.strip()
-    return told.strip() or "howdah notebook failed, and said nothing"

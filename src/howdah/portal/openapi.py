@@ -10,8 +10,8 @@ import msgspec
 from howdah.client.advice import Finding
 from howdah.coordinator.web import openapi
 from howdah.portal import notebooks
-from howdah.portal.documents import JobList, NotebookRequest, SinceBefore, StartedNotebook
-from howdah.portal.job_pages import ADVICE, BEFORE, STOP
+from howdah.portal.documents import JobList, NotebookRequest, RerunRequest, SinceBefore, StartedJob
+from howdah.portal.job_pages import ADVICE, BEFORE, RERUN, STOP
 from howdah.portal.query import PARAMETERS
 
 NO_JOB = "There is no such job, or none that the reader may see."
@@ -37,8 +37,9 @@ def document(user_header: str = "") -> dict[str, Any]:
         "description": "All jobs, and each one. Times are seconds since the epoch. Addresses are "
         "relative to the list of jobs.",
     }
-    (schema, wanted, started), components = msgspec.json.schema_components(
-        [JobList, NotebookRequest, StartedNotebook], ref_template="#/components/schemas/{name}"
+    (schema, wanted, rerun, started), components = msgspec.json.schema_components(
+        [JobList, NotebookRequest, RerunRequest, StartedJob],
+        ref_template="#/components/schemas/{name}",
     )
     found["components"]["schemas"] |= components
     problem = {
@@ -64,29 +65,43 @@ def document(user_header: str = "") -> dict[str, Any]:
         },
     }
     answered = {"application/json": {"schema": started}}
-    notebook = {
-        "operationId": "notebook",
-        "summary": "Start a notebook, as `howdah notebook --detach` does: its options are those of the command.",
-        "parameters": [],
-        "requestBody": {
-            "required": False,
-            "content": {"application/json": {"schema": wanted}},
-        },
-        "responses": {
-            "201": {"description": "Started.", "content": answered},
-            **{
-                status: {"description": text, "content": problem}
-                for status, text in {
-                    "400": "An option is wrong; the text says which, as the command does.",
-                    "401": errors["401"],
-                    "403": "It comes from another site.",
-                    "409": "The backend does not take it, or this portal would not show it.",
-                    "415": "The body is not JSON.",
-                    "421": errors["421"],
-                    "503": "It was not started in time.",
-                }.items()
+
+    def starting(name: str, summary: str, body: dict[str, Any], conflict: str) -> dict[str, Any]:
+        return {
+            "operationId": name,
+            "summary": summary,
+            "parameters": [],
+            "requestBody": {"required": False, "content": {"application/json": {"schema": body}}},
+            "responses": {
+                "201": {"description": "Started.", "content": answered},
+                **{
+                    status: {"description": text, "content": problem}
+                    for status, text in {
+                        "400": "An option is wrong; the text says which, as the command does.",
+                        "401": errors["401"],
+                        "403": "It comes from another site.",
+                        "409": conflict,
+                        "415": "The body is not JSON.",
+                        "421": errors["421"],
+                        "503": "It was not started in time.",
+                    }.items()
+                },
             },
-        },
+        }
+
+    notebook = starting(
+        "notebook",
+        "Start a notebook, as `howdah notebook --detach` does: its options are those of the command.",
+        wanted,
+        "The backend does not take it, or this portal would not show it.",
+    )
+    found["paths"][RERUN] = {
+        "post": starting(
+            "rerun",
+            "Run the job again, as `howdah rerun --detach` does. The answer names the new job.",
+            rerun,
+            "It can't be run again, or the backend does not take it; the text says why.",
+        )
     }
     own = (
         (
@@ -198,7 +213,7 @@ beside them has, in Prometheus' text format, the number of jobs by state, and up
 
 **`howdah portal`** answers only its [reverse proxy](../guides/portal-team.md). Any other address gets 403, and a request
 in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
-with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible (`notebooks` is a 403), for users whom the job
+with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible (`notebooks` and `rerun` are a 403), for users whom the job
 allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
 job's owner. Answers about a running job come live from its coordinator. If the portal cannot reach the coordinator, they
 come from the job directory, and `stream` ends at once; ask again, or ask `changes`. `jobs/<job id>/proxy/<task>/` leads

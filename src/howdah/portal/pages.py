@@ -44,6 +44,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """Folders of the store that cannot be read, and why."""
     pruning: PruneSchedule | None = None
     """What removes old jobs; only for administrators."""
+    may_rerun: bool = False
+    """Whether jobs are run again from here."""
 
 
 def list_page(
@@ -64,7 +66,7 @@ def list_page(
         asked=asked,
         rows=[cells(row, now) for row in found.rows],
         restarted=any(row.restarts for row in found.rows),
-        busy=any(not row.ended and row.state in GOING_ON for row in found.rows),
+        acts=shown.may_rerun or any(not row.ended and row.state in GOING_ON for row in found.rows),
         total=found.total,
         first=(page - 1) * int(asked.value("limit") or 50) + 1 if found.rows else 0,
         older=asked.link(page=str(page + 1)) if found.more else "",

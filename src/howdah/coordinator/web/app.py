@@ -119,6 +119,8 @@ class PageFrame(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the list of jobs, relative to the page; empty where the job is served alone."""
     note: str = ""
     """What a reader is to know of where the page comes from."""
+    may_rerun: bool = False
+    """Whether what serves the page runs a job again, at ``rerun`` beside it."""
 
 
 def job_routes(
@@ -323,7 +325,9 @@ def job_page(view: JobView, frame: PageFrame, *, reads_only: bool = False) -> Re
         reads_only: for a reader who may change nothing: without what they could not do.
     """
     page = environment().get_template("job.html")
-    return HTMLResponse(page.render(job=view, frame=frame, reads_only=reads_only))
+    text = page.render(job=view, frame=frame, reads_only=reads_only)
+    # Without a referrer a form's origin is "null".
+    return HTMLResponse(text, headers={"Referrer-Policy": "same-origin"} if frame.may_rerun else {})
 
 
 @functools.cache

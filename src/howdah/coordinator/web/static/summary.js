@@ -36,6 +36,7 @@ function head() {
   const advice = job.advice && !(job.failures ?? []).some((f) => f.advice === job.advice) ? job.advice : "";
   reason.replaceChildren(...words(sentence(job.reason)), advice ? h("span", { class: "advice" }, ...words(advice)) : "");
   $("stop").hidden = store.over;
+  if ($("rerun")) $("rerun").hidden = !store.over; // the portal of the job's user has it
   setText($("stop"), job.phase === "finishing" ? "Stop at once" : "Stop");
   links(job.links ?? []);
 }

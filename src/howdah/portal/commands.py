@@ -1,0 +1,126 @@
+"""Jobs started from a portal of one's own: by the commands themselves, so whatever they refuse is refused
+here in their words."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from howdah.client.lookup.states import UNREADABLE
+from howdah.coordinator.web.app import notice
+from howdah.coordinator.web.security import Refusal
+from howdah.portal.documents import RerunRequest, StartedJob
+from howdah.portal.jobs import Jobs
+from howdah.portal.rows import Row
+from howdah.storage.jobdir import JobDirectory
+
+LONGEST_S = 600.0
+"""A cluster's job starts once its environment is packed and uploaded."""
+NOT_FOR_OTHERS = (
+    "a portal for a team runs no job again: it would run programs in the name of whoever its proxy names. "
+    "Use `howdah rerun`, or the pages that `howdah ui` opens"
+)
+_BAD_INPUT = 2
+
+Asked = TypeVar("Asked", bound=msgspec.Struct)
+
+
+async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
+    """Start a job, as ``howdah <command> --detach`` with these arguments does.
+
+    Raises:
+        Refusal: nothing was started; the text says why, as the command does.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "howdah", command, "--detach", "--json", *arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # a zero byte is in no argument
+        text = f"howdah {command} cannot be run with {arguments}: {error}"
+        raise Refusal(400, text) from None
+    try:
+        async with asyncio.timeout(LONGEST_S):
+            said, told = await process.communicate()
+    except TimeoutError:
+        text = f"howdah {command} started nothing within {LONGEST_S:.0f} s, and was ended"
+        raise Refusal(503, text) from None
+    finally:
+        if process.returncode is None:  # which takes back what it has begun
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            await process.wait()
+    if process.returncode:
+        status = 400 if process.returncode == _BAD_INPUT else 409
+        raise Refusal(status, _reason(command, told.decode("utf-8", "replace")))
+    started = msgspec.json.decode(said, type=StartedJob)
+    if Path(started.directory).parent == jobs.base:
+        await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
+    return started
+
+
+async def run_again(jobs: Jobs, row: Row, wanted: RerunRequest) -> StartedJob:
+    """Run a job of the list again, as ``howdah rerun --detach`` does.
+
+    Raises:
+        Refusal: nothing was started; the text says why.
+    """
+    if row.state == UNREADABLE:  # the command might find another one that is called so
+        raise Refusal(404, f"{row.job_id} cannot be read: {row.reason}")
+    arguments = [f"--store={jobs.base.parent}"]
+    if wanted.resume:
+        arguments.append("--resume")
+    if wanted.backend is not None:
+        arguments.append(f"--backend={wanted.backend}")
+    return await start(jobs, "rerun", [*arguments, "--", row.job_id])
+
+
+async def asked(request: Request, kind: type[Asked]) -> Asked:
+    """What a body in JSON asks for; without a body what holds where nothing is said.
+
+    Raises:
+        Refusal: it is something else.
+    """
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"the body does not say what to start: {problem}") from problem
+
+
+def onward(jobs: Jobs, started: StartedJob, folder: str) -> Response:
+    """On to the page of one that was started.
+
+    Args:
+        jobs: the portal's.
+        started: the job.
+        folder: address that the pages of jobs are below, relative to the form's.
+    """
+    if Path(started.directory).parent == jobs.base:
+        return RedirectResponse(f"{folder}{started.job_id}/", 303)
+    text = (
+        f"{started.job_id} is in {started.directory}, and this portal shows the jobs in {jobs.place}. "
+        f"“howdah page {started.job_id}” opens its page."
+    )
+    return notice("The job starts", text)
+
+
+def _reason(command: str, told: str) -> str:
+    """What the command said last, without its usage."""
+    for mark in ("Error: ", "howdah: "):
+        _, found, text = f"\n{told}".rpartition(f"\n{mark}")
+        if found:
+            return text.strip()
+    return told.strip() or f"howdah {command} failed, and said nothing"
