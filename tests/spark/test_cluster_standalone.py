@@ -1,4 +1,5 @@
-"""A cluster on a Standalone master with two workers: tasks that Spark runs again, and the network."""
+"""On a Standalone master with two workers: tasks that Spark runs again, the network, and models on their way
+to executors that share nothing with the driver."""
 
 from __future__ import annotations
 
@@ -8,11 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from pyspark.ml import PipelineModel
 
 from howdah.backends.findings import Health
 from howdah.backends.spark.doctor import examine
 from howdah.spark import Cluster
 from howdah.spark.feed.tasks.feeder_client import TrainerConnection, first_word
+from howdah.spark.pipeline import Model
+from howdah.spark.scoring import Make, score
+from tests.spark.adding_model import make, saved
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +122,21 @@ def test_the_doctor_looks_at_the_session_and_into_its_executors(standalone_spark
     assert found["ports"].text.startswith("executors reach the driver at 127.0.0.1")
     assert found["barrier stages"].text == "run: slots can be shared"
     assert not standalone_spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+@pytest.mark.timeout(300)
+def test_executors_get_a_copy_of_the_drivers_files(standalone_spark: Any, tmp_path: Path) -> None:
+    model = Make(saved(tmp_path / "model", 100), make=make)
+    frame = score(standalone_spark.range(0, 6, 1, 2), model)
+    rows = frame.collect()
+    assert [row.y for row in rows] == [100, 101, 102, 103, 104, 105]
+    assert all(not row.place.startswith(str(tmp_path)) for row in rows)
+    (tmp_path / "model" / "bias.txt").write_text("7")
+    changed = score(standalone_spark.range(0, 6, 1, 2), model)
+    assert [row.y for row in changed.collect()] == [7, 8, 9, 10, 11, 12]
+    assert [row.y for row in frame.collect()] == [100, 101, 102, 103, 104, 105]
+    (tmp_path / "model" / "bias.txt").write_text("100")
+    PipelineModel([Model(model)]).save(str(tmp_path / "saved"))
+    loaded = PipelineModel.load(str(tmp_path / "saved"))
+    again = loaded.transform(standalone_spark.range(0, 4, 1, 2)).collect()
+    assert [row.y for row in again] == [100, 101, 102, 103]

@@ -10,8 +10,8 @@ import pytest
 from howdah.client.errors import BadInput
 from howdah.spark.microbatches import start
 from howdah.spark.pipeline import Model
-from howdah.spark.scoring import predict_udf, score
-from tests.spark.test_scoring_shipped import Make, make, saved
+from howdah.spark.scoring import Make, predict_udf, score
+from tests.spark.adding_model import make, saved
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
 
