@@ -34,10 +34,23 @@ def two_cores(spark_folder: Path) -> Iterator[Standalone]:
         yield cluster
 
 
-@pytest.fixture
+PLAIN: dict[str, str] = {}
+ONE_FAILURE = {"spark.task.maxFailures": "1"}
+DYNAMIC = {
+    "spark.executor.cores": "1",
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+    "spark.dynamicAllocation.initialExecutors": "3",
+    "spark.dynamicAllocation.maxExecutors": "3",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+}
+
+
+@pytest.fixture(scope="module")
 def held(two_cores: Standalone, request: pytest.FixtureRequest) -> Iterator[Any]:
     """A session of two executors with two cores each, and further settings."""
-    settings = {**two_cores.settings(), "spark.cores.max": "4", **getattr(request, "param", {})}
+    settings = {**two_cores.settings(), "spark.cores.max": "4", **request.param}
     with sessions.session(two_cores.folder, settings) as made:
         yield made
 
@@ -73,7 +86,7 @@ def noted(folder: Path, after: int = 0) -> list[int]:
 
 @pytest.mark.parametrize(
     "held",
-    [{}, {"spark.task.maxFailures": "1"}],
+    [PLAIN, ONE_FAILURE],
     indirect=True,
     ids=["tasks are tried again", "one failure ends all"],
 )
@@ -105,6 +118,7 @@ def test_a_cluster_holds_its_slots_and_lives_and_dies_with_its_executors(
     ended(cluster.job_id)
 
 
+@pytest.mark.parametrize("held", [PLAIN], indirect=True, ids=["tasks are tried again"])
 def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
     held: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -129,30 +143,19 @@ def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
         assert sum(rows for epochs in one.results(60).values() for _, rows, _ in epochs) == 300
 
 
+@pytest.mark.parametrize("held", [DYNAMIC], indirect=True, ids=["dynamic allocation"])
 def test_executors_that_spark_would_take_away_stay_while_a_cluster_holds_them(
-    two_cores: Standalone,
+    two_cores: Standalone, held: Any
 ) -> None:
-    settings = {
-        **two_cores.settings(),
-        "spark.cores.max": "4",
-        "spark.executor.cores": "1",
-        "spark.dynamicAllocation.enabled": "true",
-        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
-        "spark.dynamicAllocation.initialExecutors": "3",
-        "spark.dynamicAllocation.maxExecutors": "3",
-        "spark.dynamicAllocation.executorIdleTimeout": "1s",
-        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
-    }
-    with sessions.session(two_cores.folder, settings) as spark:
-        with pytest.raises(BackendError, match=r"none is left .*maxExecutors = 3"):
-            Cluster.start(spark, count, workers=3, on_log=None)
-        with pytest.raises(BackendError, match=r"spark\.dynamicAllocation\.enabled = true"):
-            Cluster.start(spark, count, workers=2, slots="shared", on_log=None)
-        with Cluster.start(spark, count, workers=2, on_log=None) as cluster:
-            eventually("idle ones are gone", lambda: len(two_cores.executors()) == 2, 60)
-            kept = {each.pid for each in two_cores.executors()}
-            cluster.train(spark.range(0, ROWS, 1, 4), align="none")
-            eventually("the feeder's is gone", lambda: len(two_cores.executors()) == 2, 60)
-            assert {each.pid for each in two_cores.executors()} == kept
-            values = cluster.results(60)
+    with pytest.raises(BackendError, match=r"none is left .*maxExecutors = 3"):
+        Cluster.start(held, count, workers=3, on_log=None)
+    with pytest.raises(BackendError, match=r"spark\.dynamicAllocation\.enabled = true"):
+        Cluster.start(held, count, workers=2, slots="shared", on_log=None)
+    with Cluster.start(held, count, workers=2, on_log=None) as cluster:
+        eventually("idle ones are gone", lambda: len(two_cores.executors()) == 2, 60)
+        kept = {each.pid for each in two_cores.executors()}
+        cluster.train(held.range(0, ROWS, 1, 4), align="none")
+        eventually("the feeder's is gone", lambda: len(two_cores.executors()) == 2, 60)
+        assert {each.pid for each in two_cores.executors()} == kept
+        values = cluster.results(60)
     assert sum(rows for epochs in values.values() for _, rows, _ in epochs) == ROWS
