@@ -243,13 +243,19 @@ def bring_files(
 
 def push(url: str, local: Path, names: Iterable[str], *, hdfs: Hdfs | None = None) -> None:
     """Copy these files, relative to the directory, there; each appears whole. Those that are not
-    here are left out."""
+    here are left out.
+
+    Raises:
+        NotFound: the directory is gone: its submission was taken back, or the job was removed.
+    """
     hdfs = hdfs or Hdfs(url)
 
     def send(name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        try:
             data = (local / name).read_bytes()
-            hdfs.write(f"{url}/{name}", data)
+        except FileNotFoundError:
+            return
+        hdfs.write(f"{url}/{name}", data, parents="/" in name)
 
     _all([lambda name=name: send(name) for name in names])
 

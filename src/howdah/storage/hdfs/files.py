@@ -145,16 +145,23 @@ class Hdfs(HdfsSession):
     # -- writing ---------------------------------------------------------------------------------
 
     def write(
-        self, place: str, data: bytes, *, permission: int = PRIVATE_FILE, overwrite: bool = True
+        self,
+        place: str,
+        data: bytes,
+        *,
+        permission: int = PRIVATE_FILE,
+        overwrite: bool = True,
+        parents: bool = True,
     ) -> None:
         """Make a file with that content. Readers see the old one or the new one, never a part.
 
         Missing folders above are made, as open as the one they are made in.
 
         Raises:
+            NotFound: there is no such folder, and ``parents`` is false.
             AlreadyThere: it exists and ``overwrite`` is false.
         """
-        options = _options(permission)
+        options = _options(permission, parents=parents)
         self._put(self.path(place), lambda: iter((data,)), len(data), options, overwrite, None)
 
     def write_new(self, place: str, data: bytes, *, permission: int = PRIVATE_FILE) -> None:

@@ -43,6 +43,7 @@ class RemoteDirectory:
                     self._hdfs.patient(PATIENCE_S).write,
                     f"{self.url}/{layout.COORDINATOR}",
                     document,
+                    parents=False,  # if its submission was taken back meanwhile
                 )
             except OSError as error:
                 log.warning("the coordinator's address is not on HDFS: %s", error)
