@@ -63,6 +63,7 @@ class StandIn:
     host = bind = "127.0.0.1"
     ports: tuple[int, int] | None = None
     page_readers = PageReaders()
+    queue = ""
 
     def __init__(self, directory: JobDirectory) -> None:
         self._note = directory.path / LAUNCHED

@@ -7,7 +7,6 @@ defaults, which are in `howdah.compat.tony.table` and are not repeated here.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import os
 import tempfile
@@ -144,4 +143,4 @@ def _remote_properties(url: str) -> list[Property]:
         except ConfigurationError as error:
             message = str(error).replace(str(copy), url)
             raise JobFileError([JobFileProblem(file=url, message=message)]) from error
-    return [dataclasses.replace(item, source=url) for item in found]
+    return [item._replace(source=url) for item in found]
