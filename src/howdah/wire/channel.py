@@ -213,7 +213,8 @@ class Channel(asyncio.Protocol, Generic[T]):
         """End the connection after what was sent; nothing more is received."""
         self._end_receiving()
         self._queue.clear()
-        if self._transport is not None:
+        # A second time it would lose its connection in Python 3.11.2, and then could not be aborted.
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
     def abort(self, problem: str = "") -> None:
