@@ -15,6 +15,8 @@ from tests.portal.conftest import Holding, Past, Portal
 
 pytestmark = pytest.mark.timeout(120)
 
+STARTS_MS = 60_000
+"""A form that starts a job is answered once it is submitted."""
 COLOURED = """canvas => {
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   let count = 0;
@@ -140,14 +142,16 @@ def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
     try:
         page.goto(portal.login_link())
         page.goto(f"{portal.url}/jobs/{made[-1].job_id}/")
-        page.get_by_role("button", name="Run again").click()
-        page.wait_for_url(lambda url: "/jobs/digits-" in url and made[-1].job_id not in url)
+        page.get_by_role("button", name="Run again").click(timeout=STARTS_MS)
+        page.wait_for_url(
+            lambda url: "/jobs/digits-" in url and made[-1].job_id not in url, timeout=STARTS_MS
+        )
         made.append(again(page.url.split("/")[-2], made[-1].job_id))
         page.goto(f"{portal.url}/?text={before}")
         row = page.locator("#jobs tbody tr")
         row.get_by_text("Run again", exact=True).click()
-        row.get_by_role("button", name="Run digits again").click()
-        page.wait_for_url("**/jobs/digits-*/")
+        row.get_by_role("button", name="Run digits again").click(timeout=STARTS_MS)
+        page.wait_for_url("**/jobs/digits-*/", timeout=STARTS_MS)
         made.append(again(page.url.split("/")[-2], before))
         page.goto(f"{portal.url}/?state=unreadable")
         expect(page.locator("#jobs tbody tr")).to_have_count(2)

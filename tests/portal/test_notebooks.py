@@ -108,11 +108,6 @@ def test_what_cannot_be_started_is_said_as_the_command_says_it(
     for path in (PATH, "/notebooks"):
         for origin in ({}, {"Origin": "http://evil.example"}):
             assert empty.ask("POST", path, headers={**cookie, **origin}).status == 403
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "away"))
-    answer = empty.post(PATH)
-    assert answer.status == 409 and f"would be kept in {tmp_path}/away/jobs" in answer.error
-    assert "would be kept in" in empty.get("/notebooks").body.decode()
-    assert not (tmp_path / "away").exists()
 
 
 def test_a_team_starts_no_notebooks_and_is_told_how(home: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from howdah.backends.base import BackendError
 from howdah.coordinator.web.security import Refusal
 from howdah.portal import past_boards
 from howdah.portal.past_boards import PastBoards
@@ -184,22 +185,51 @@ def test_summaries_on_hdfs_are_copied_for_as_long_as_it_runs(far: JobDirectory) 
         boards = PastBoards()
         assert boards.has(far)
         board = await boards.address(far)
-        (copy,) = Path(tempfile.gettempdir()).iterdir()
+        (copies,) = Path(tempfile.gettempdir()).iterdir()
+        (copy,) = copies.iterdir()
         assert (copy / "worker-0" / "events.out.tfevents.1").exists()
         assert copy.stat().st_mode & 0o777 == 0o700
         boards.close()
         await asyncio.to_thread(until, lambda: is_free(board.port), "it is stopped")
-        await asyncio.to_thread(until, lambda: not copy.exists(), "its copy is removed")
+        await asyncio.to_thread(until, lambda: not copies.exists(), "its copy is removed")
 
     asyncio.run(look())
+
+
+def test_an_owner_gets_into_the_copy_when_all_of_it_is_theirs(
+    far: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could put a link in the place of what root gives them next."""
+    given: list[str] = []
+    monkeypatch.setattr(os, "chown", lambda path, *_, **__: given.append(os.fspath(path)))
+    monkeypatch.setattr(past_boards, "_begin", lambda found: 1 / 0)
+    boards = PastBoards()
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(boards.address(far))
+    boards.close()
+    assert [len(Path(path).relative_to(given[-1]).parts) for path in given] == [2, 1, 0]
+
+
+def test_hdfs_that_does_not_answer_is_asked_again(
+    far: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Silent(OnHdfs):
+        def summaries_elsewhere(self) -> int:
+            raise BackendError("it does not answer")
+
+    monkeypatch.setattr(past_boards, "site_of", lambda directory: Silent(1))
+    assert PastBoards().has(far) is None
 
 
 def test_what_cannot_be_copied_from_hdfs_is_said_with_what_to_do(
     far: JobDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(words: str) -> None:
+        boards = PastBoards()
         with pytest.raises(Refusal, match=words):
-            asyncio.run(PastBoards().address(far))
+            asyncio.run(boards.address(far))
+        assert not list(Path(tempfile.gettempdir()).glob("*/*"))
+        boards.close()
         assert not list(Path(tempfile.gettempdir()).iterdir())
 
     python = tmp_path / "python"

@@ -295,7 +295,7 @@ COSTLY_EVERY_S = 10.0
 """Checkpoints that follow each other faster are more than any failure makes up for."""
 COSTLY_NUMBER = 5
 COSTLY_MB = 10.0
-"""In all: what is smaller costs nobody anything."""
+"""In all: smaller ones cost next to nothing."""
 REPEATED = 3
 """Restarts for the same reason after which one more will not help."""
 

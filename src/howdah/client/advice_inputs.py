@@ -182,8 +182,10 @@ class _Journal:
             case m.TaskPrepared(task=task, restored=restored):
                 if restored:
                     self._restored.add(task)
-                    name = restored.split(maxsplit=1)[0]
-                    if name > self._newest and self.restarts:
+                    name, _, more = restored.partition(" ")
+                    # Another job's, which a resumed one begins with, has that job's number.
+                    is_own = not more.startswith("of ")
+                    if is_own and name > self._newest and self.restarts:
                         self._newest = name
                         self.restarts[-1] = msgspec.structs.replace(self.restarts[-1], lost_s=0.0)
                 if not self._begun:

@@ -21,7 +21,7 @@ from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import DoctorFinding, Health, fine, problem, warning
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
 from howdah.backends.local import processes, runtime_paths
-from howdah.client.lookup.site import running
+from howdah.client.lookup.site import running, site_of
 from howdah.frameworks import registry as frameworks
 from howdah.spec.model import Network
 from howdah.spec.units import port_range
@@ -297,23 +297,25 @@ def _plugins() -> Iterator[DoctorFinding]:
 def _leftovers(store: str | None) -> Iterator[DoctorFinding]:
     """Jobs without a coordinator, and processes of jobs that are over."""
     try:
-        here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]
+        jobs = list_jobs(base_folder(store))
     except StorageError:
         return  # told of by the job directories
+    here = [job for job in jobs if _runs_here(job)]
     unfinished = [job for job in here if _final(job) is None]
-    lost = [job.job_id for job in unfinished if running(job) is Running.NO]
-    for job_id in lost:
+    lost = [job for job in unfinished if running(job) is Running.NO]
+    for job in lost:
         yield warning(
-            f"job {job_id}",
+            f"job {job.job_id}",
             "has not ended, and has no coordinator any more",
-            f"howdah attach {job_id} --revive goes on with it, howdah rerun {job_id} --resume begins "
-            "another from its last checkpoint, and howdah rm removes it",
+            f"{site_of(job).lost().remedy}; to remove it: howdah rm {job.job_id}",
         )
-    known = {job.job_id for job in unfinished} - set(lost)
+    ended = {job.job_id for job in here} - {job.job_id for job in unfinished}
+    gone = ended.union(job.job_id for job in lost)
+    known = {job.job_id for job in jobs} - gone
     for job_id, pids in _strays(known).items():
         numbers = " ".join(map(str, pids))
-        if any(job.job_id == job_id for job in here):
-            state = "is lost" if job_id in lost else "is over"
+        if job_id in gone:
+            state = "is over" if job_id in ended else "is lost"
             yield warning(
                 f"job {job_id}",
                 f"{state}, but has processes that belong to no agent: {numbers}",

@@ -152,8 +152,10 @@ async def _run(coordinator: Coordinator) -> int:
     with contextlib.suppress(NotImplementedError):
         # The job is not ended by its coordinator's end: the supervisor decides what follows.
         loop.add_signal_handler(signal.SIGTERM, running.cancel)
-    # What is there now stays: the collector need not look at it again. Nor once before, for 20 ms: imports
-    # leave nothing that it would find.
+    # What is there now stays, and the collector need not look at it again. A first coordinator's imports leave
+    # nothing to collect; a journal that was replayed does.
+    if coordinator.incarnation > 1:
+        gc.collect()
     gc.freeze()
     try:
         await running

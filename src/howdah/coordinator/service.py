@@ -306,7 +306,9 @@ class Coordinator:
             log.error("the %s backend cannot be used: %s", self.backend.name, error)
             self.executor.backend_failed(str(error))
             return ()
-        self._identity = msgspec.structs.replace(self._identity, queue=self.backend.queue)
+        self._identity = msgspec.structs.replace(
+            self._identity, queue=getattr(self.backend, "queue", "")
+        )
         return held
 
     async def _drive(self) -> None:

@@ -18,6 +18,20 @@ def may_be(uid: int) -> bool:
     return os.geteuid() in (0, uid)
 
 
+def ids_of(name: str) -> tuple[int, int] | None:
+    """User and group that programs of that user of a cluster run as on this machine.
+
+    A portal that is not root runs them as itself. None where root's portal knows no such account.
+    """
+    if os.geteuid():
+        return os.geteuid(), os.getegid()
+    try:
+        found = pwd.getpwnam(name)
+    except KeyError:
+        return None
+    return found.pw_uid, found.pw_gid
+
+
 def as_owner(name: str, uid: int, gid: int) -> dict[str, Any]:
     """Arguments of `asyncio.create_subprocess_exec` for a program of that user, with nothing of ours.
 

@@ -16,6 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.web.app import notice
 from howdah.coordinator.web.security import Refusal
+from howdah.portal.as_owner import kill
 from howdah.portal.documents import RerunRequest, StartedJob
 from howdah.portal.jobs import Jobs
 from howdah.portal.rows import Row
@@ -24,10 +25,14 @@ from howdah.storage.jobdir import JobDirectory
 LONGEST_S = 600.0
 """A cluster's job starts once its environment is packed and uploaded."""
 NOT_FOR_OTHERS = (
-    "a portal for a team runs no job again: it would run programs in the name of whoever its proxy names. "
-    "Use `howdah rerun`, or the pages that `howdah ui` opens"
+    "a portal for a team runs no job again: it would run programs in the name of whomever its proxy names. "
+    "Use “howdah rerun”, or the pages that “howdah ui” opens"
 )
 _BAD_INPUT = 2
+_END_S = 10.0
+"""For a command to take back what it has begun."""
+_READ_S = 15
+"""For somebody to read what a command has said."""
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
@@ -59,11 +64,19 @@ async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
         if process.returncode is None:  # which takes back what it has begun
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-            await process.wait()
+            try:
+                async with asyncio.timeout(_END_S):
+                    await process.wait()
+            except TimeoutError:
+                kill(process)
+                await process.wait()
     if process.returncode:
         status = 400 if process.returncode == _BAD_INPUT else 409
         raise Refusal(status, _reason(command, told.decode("utf-8", "replace")))
-    started = msgspec.json.decode(said, type=StartedJob)
+    started = msgspec.structs.replace(
+        msgspec.json.decode(said, type=StartedJob),
+        notes=tuple(told.decode("utf-8", "replace").splitlines()),
+    )
     if Path(started.directory).parent == jobs.base:
         await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
     return started
@@ -101,25 +114,29 @@ async def asked(request: Request, kind: type[Asked]) -> Asked:
 
 
 def onward(jobs: Jobs, started: StartedJob, folder: str) -> Response:
-    """On to the page of one that was started.
+    """Go on to the page of one that was started, after what its command has said.
 
     Args:
         jobs: the portal's.
         started: the job.
         folder: address that the pages of jobs are below, relative to the form's.
     """
-    if Path(started.directory).parent == jobs.base:
-        return RedirectResponse(f"{folder}{started.job_id}/", 303)
-    text = (
-        f"{started.job_id} is in {started.directory}, and this portal shows the jobs in {jobs.place}. "
+    is_here = Path(started.directory).parent == jobs.base
+    page = f"{folder}{started.job_id}/"
+    if is_here and not started.notes:
+        return RedirectResponse(page, 303)
+    if is_here:
+        return notice("The job starts", " ".join(started.notes), to=page, after_s=_READ_S)
+    text = " ".join(started.notes) + (
+        f" {started.job_id} is in {started.directory}, and this portal shows the jobs in {jobs.place}. "
         f"“howdah page {started.job_id}” opens its page."
     )
-    return notice("The job starts", text)
+    return notice("The job starts", text.strip())
 
 
 def _reason(command: str, told: str) -> str:
     """What the command said last, without its usage."""
-    for mark in ("Error: ", "howdah: "):
+    for mark in ("howdah: ", "Error: "):
         _, found, text = f"\n{told}".rpartition(f"\n{mark}")
         if found:
             return text.strip()

@@ -60,6 +60,8 @@ HELD = 8
 """Past jobs kept in memory."""
 SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
+AGAIN_S = 15.0
+"""One of which HDFS has not told whether it has summaries."""
 ADVICE = "/api/v1/advice"
 BEFORE = "/api/v1/before"
 STOP = "/api/v1/stop"
@@ -384,7 +386,7 @@ class JobPages:
         if not row.ended and not (await self.way(directory)).leads:
             row = await self._jobs.look(directory)  # its page was open when it ended, say
         is_board = page[0] == _BOARD.href
-        if row.ended and not (is_board and await self._has_board(directory)):
+        if row.ended and not (is_board and await self._has_board(directory) is not False):
             raise Refusal(
                 404,
                 f"{row.job_id} has ended, and the pages of its tasks with it. The summaries of its "
@@ -393,8 +395,13 @@ class JobPages:
             )
         return RedirectResponse(self._origin.link(row.job_id, reader, page[0]), 303)
 
-    async def _has_board(self, directory: JobDirectory) -> bool:
-        return self.boards is not None and await asyncio.to_thread(self.boards.has, directory)
+    async def _has_board(self, directory: JobDirectory) -> bool | None:
+        """Whether a TensorBoard of an ended job can be shown; None where that is not known in time."""
+        if self.boards is None:
+            return False
+        asking = asyncio.ensure_future(asyncio.to_thread(self.boards.has, directory))
+        await asyncio.wait({asking}, timeout=SOON_S)
+        return asking.result() if asking.done() else None
 
     async def port(self, directory: JobDirectory) -> int | None:
         """A port of this machine that leads to the job's own page; None without a coordinator."""
@@ -480,7 +487,8 @@ class JobPages:
     async def _read(self, directory: JobDirectory) -> _Served:
         try:
             view = None if await asyncio.to_thread(directory.final) else await look(directory)
-            links = (_BOARD,) if view is None and await self._has_board(directory) else ()
+            has_board = await self._has_board(directory) if view is None else False
+            links = (_BOARD,) if has_board else ()
             source = await asyncio.to_thread(PastJob, directory, view, links)
         except (StorageError, JournalError, OSError, ValueError) as problem:
             raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
@@ -489,7 +497,8 @@ class JobPages:
         # One that waits for its coordinator is asked again and again instead of followed.
         watchers.closing = view is not None and not view.lost
         routes = job_routes(source, gate, watchers, self._frame)  # type: ignore[arg-type]
-        good_until = float("inf") if view is None else time.monotonic() + SOON_S
+        again_s = SOON_S if view is not None else float("inf") if has_board is not None else AGAIN_S
+        good_until = time.monotonic() + again_s
         served = _Served(source, Router(routes, redirect_slashes=False), watchers, good_until)
         if (before := self._past.pop(directory.job_id, None)) is not None:
             before.watchers.close()

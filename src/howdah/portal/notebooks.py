@@ -23,13 +23,12 @@ from howdah.portal.documents import NotebookRequest, StartedJob
 from howdah.portal.index import PAGE_MAX, JobQuery
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import cells
-from howdah.storage.jobdir import base_folder
 
 ROOT = "/api/v1/notebooks"
 FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NotebookRequest))
 NOT_FOR_OTHERS = (
-    "a portal for a team starts no notebooks: it would run programs in the name of whoever its proxy names. "
-    "Start one with `howdah notebook`, or from the pages that `howdah ui` opens; with --store, or `store` in "
+    "a portal for a team starts no notebooks: it would run programs in the name of whomever its proxy names. "
+    "Start one with “howdah notebook”, or from the pages that “howdah ui” opens; with --store, or “store” in "
     "the site file, at this portal's store, it is listed here"
 )
 _FIELDS_MAX = 50
@@ -69,7 +68,7 @@ async def page(
         folder=_folder(),
         task=str(Task(NOTEBOOK, 0)),
         shown=shown,
-        refused=_elsewhere(jobs) if reader is None else NOT_FOR_OTHERS,
+        refused="" if reader is None else NOT_FOR_OTHERS,
         place=jobs.place,
         version=version,
     )
@@ -110,8 +109,6 @@ async def start(jobs: Jobs, given: dict[str, str]) -> StartedJob:
     Raises:
         Refusal: nothing was started; the text says why, as the command does.
     """
-    if refused := _elsewhere(jobs):
-        raise Refusal(409, refused)
     if "source" in given:
         try:
             given = {**given, "source": str(Path(given["source"]).expanduser())}
@@ -119,17 +116,6 @@ async def start(jobs: Jobs, given: dict[str, str]) -> StartedJob:
             raise Refusal(400, f"source: {given['source']!r}: {error}") from None
     options = [f"--{name.replace('_', '-')}={text}" for name, text in given.items()]
     return await commands.start(jobs, "notebook", options)
-
-
-def _elsewhere(jobs: Jobs) -> str:
-    """Why what is started would not be on this portal's list; empty if it would be."""
-    usual = base_folder()
-    if jobs.base == usual:
-        return ""
-    return (
-        f"this portal shows the jobs in {jobs.place}, and a notebook would be kept in {usual}: start it "
-        "from a “howdah ui” without --store, or with “howdah notebook”"
-    )
 
 
 def _folder() -> str:

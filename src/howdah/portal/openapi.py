@@ -93,7 +93,7 @@ def document(user_header: str = "") -> dict[str, Any]:
         "notebook",
         "Start a notebook, as `howdah notebook --detach` does: its options are those of the command.",
         wanted,
-        "The backend does not take it, or this portal would not show it.",
+        "The backend does not take it.",
     )
     found["paths"][RERUN] = {
         "post": starting(

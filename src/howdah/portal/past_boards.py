@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import pwd
 import re
 import secrets
 import shutil
@@ -30,7 +29,7 @@ from howdah.core.messages import Task
 from howdah.frameworks.programs import HELPERS
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import quantity
-from howdah.portal.as_owner import as_owner, kill, last_line, may_be
+from howdah.portal.as_owner import as_owner, ids_of, kill, last_line, may_be
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.local_copy import SCHEME, CopyOrigin, account, origin_of
@@ -73,10 +72,17 @@ class PastBoards:
         """By job, the one that was asked longest ago first."""
         self._asked: dict[str, float] = {}
         self._watches: set[asyncio.Task[None]] = set()
+        self._folder: Path | None = None
 
-    def has(self, directory: JobDirectory) -> bool:
-        """Whether there are summaries of the job that can be shown."""
-        return _summaries(directory) is not None or _size_elsewhere(directory) > 0
+    def has(self, directory: JobDirectory) -> bool | None:
+        """Whether there are summaries of the job that can be shown; None where that is not known now.
+
+        It may take as long as HDFS takes to answer.
+        """
+        if _summaries(directory) is not None:
+            return True
+        size = _remote_size(directory)
+        return None if size is None else size > 0
 
     async def address(self, directory: JobDirectory) -> WebAddress:
         """Where the job's answers; it is started if it does not run.
@@ -91,7 +97,7 @@ class PastBoards:
         if starting is None:
             while len(self._running) >= MOST:
                 self._stop(next(iter(self._running)))
-            starting = asyncio.ensure_future(_start(directory))
+            starting = asyncio.ensure_future(_start(directory, self._copies()))
             watch = asyncio.ensure_future(self._watch(job_id, starting))
             self._watches.add(watch)
             watch.add_done_callback(self._watches.discard)
@@ -106,6 +112,15 @@ class PastBoards:
         """Stop them all."""
         for job_id in list(self._running):
             self._stop(job_id)
+        # What is still being copied there fails.
+        _remove(self._folder)
+
+    def _copies(self) -> Path:
+        """The folder of what is copied. Owners reach what is theirs in it, and see nothing else."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="howdah-board-"))
+            self._folder.chmod(0o711)
+        return self._folder
 
     def _stop(self, job_id: str) -> None:
         starting = self._running.pop(job_id)
@@ -171,24 +186,29 @@ def _summaries(directory: JobDirectory) -> _Summaries | None:
         return None
 
 
-def _size_elsewhere(directory: JobDirectory) -> int:
-    """Bytes of summaries that could be copied; 0 also where that is not known."""
+def _remote_size(directory: JobDirectory) -> int | None:
+    """Bytes of summaries on HDFS that could be copied; None where they cannot be counted."""
     try:
         url = directory.meta().url
         if url is None or url.startswith(SCHEME):
             return 0
         return site_of(directory).summaries_elsewhere()
     except (OSError, StorageError, BackendError):
-        return 0
+        return None
 
 
-def _copied(directory: JobDirectory) -> _Summaries | None:
+def _copied(directory: JobDirectory, copies: Path) -> _Summaries | None:
     """The same of a job on HDFS, once they are copied; None if there are none.
 
     Raises:
         Refusal: they cannot be.
     """
-    size = _size_elsewhere(directory)
+    size = _remote_size(directory)
+    if size is None:
+        raise Refusal(
+            503,
+            f"the summaries of {directory.job_id} on HDFS cannot be looked at now; load the page again",
+        )
     if not size:
         return None
     by_hand = (
@@ -201,18 +221,18 @@ def _copied(directory: JobDirectory) -> _Summaries | None:
             f"the summaries of {directory.job_id} on HDFS take {quantity(size)}, and the portal copies "
             f"{quantity(LARGEST)} at most: {by_hand}",
         )
-    owner, uid, gid = _origin(directory).owner, os.geteuid(), os.getegid()
-    if uid == 0:
-        try:
-            found = pwd.getpwnam(owner)
-        except KeyError:
-            text = f"{owner}, as whom TensorBoard would run, has no account on the portal's machine: {by_hand}"
-            raise Refusal(409, text) from None
-        uid, gid = found.pw_uid, found.pw_gid
-    folder = Path(tempfile.mkdtemp(prefix="howdah-board-"))
+    owner = _origin(directory).owner
+    account_ids = ids_of(owner)
+    if account_ids is None:
+        text = f"{owner}, as whom TensorBoard would run, has no account on the portal's machine: {by_hand}"
+        raise Refusal(409, text)
+    uid, gid = account_ids
+    folder = Path(tempfile.mkdtemp(dir=copies))
     try:
         site_of(directory).bring_summaries(folder)
-        for path in (folder, *folder.rglob("*")):
+        # The folder last: until then its owner cannot get in and put a link in the place of what is
+        # given to them next.
+        for path in reversed([folder, *folder.rglob("*")]):
             os.chown(path, uid, gid, follow_symlinks=False)
     except (OSError, BackendError) as error:
         _remove(folder)
@@ -235,11 +255,11 @@ def _origin(directory: JobDirectory) -> CopyOrigin:
         return CopyOrigin(folder=os.fspath(directory.path), owner=account(uid), uid=uid)
 
 
-async def _start(directory: JobDirectory) -> _Board:
+async def _start(directory: JobDirectory, copies: Path) -> _Board:
     found = await asyncio.to_thread(_summaries, directory)
     if found is None:
         # To its end, for the copy to be removed.
-        copying = asyncio.ensure_future(asyncio.to_thread(_copied, directory))
+        copying = asyncio.ensure_future(asyncio.to_thread(_copied, directory, copies))
         try:
             found = await asyncio.shield(copying)
         except asyncio.CancelledError:

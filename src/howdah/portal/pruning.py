@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import pwd
 import shutil
 import sys
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from howdah.packing.archives import quantity
-from howdah.portal.as_owner import as_owner, kill, last_line, may_be, one_line
+from howdah.portal.as_owner import as_owner, ids_of, kill, last_line, may_be, one_line
 from howdah.portal.copies import JOB_ID
 from howdah.storage.local_copy import account
 
@@ -151,17 +150,18 @@ class RemoteOwners:
             )
 
     def all(self) -> list[Owner]:
-        return [self._owner(user) for user in self._store.users() if not user.startswith(".")]
+        found: list[Owner] = []
+        for user in self._store.users():
+            if not user.startswith("."):
+                try:
+                    found.append(self._owner(user))
+                except OSError as error:  # the others' jobs are pruned all the same
+                    log.warning("%s/%s cannot be looked at: %s", self.place, user, error)
+        return found
 
     def _owner(self, user: str) -> Owner:
         name, env = self._store.owner_of(user), self._store.acting_as(user)
-        uid, gid = os.geteuid(), os.getegid()
-        if uid == 0:
-            try:
-                found = pwd.getpwnam(name)
-            except KeyError:
-                return Owner(user, name, None, gid, env)
-            uid, gid = found.pw_uid, found.pw_gid
+        uid, gid = ids_of(name) or (None, 0)
         return Owner(user, name, uid, gid, env)
 
 

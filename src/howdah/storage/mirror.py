@@ -248,7 +248,9 @@ def push(url: str, local: Path, names: Iterable[str], *, hdfs: Hdfs | None = Non
     Raises:
         NotFound: the directory is gone: its submission was taken back, or the job was removed.
     """
-    hdfs = hdfs or Hdfs(url)
+    hdfs, names = hdfs or Hdfs(url), [*names]
+    if any("/" in name for name in names):
+        hdfs.stat(url)  # to write into its folders would make it anew
 
     def send(name: str) -> None:
         try:

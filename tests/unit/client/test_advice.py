@@ -131,8 +131,12 @@ def test_what_a_lost_attempt_took_is_no_part_of_the_start() -> None:
 def test_what_was_saved_while_there_was_no_coordinator_is_not_counted_as_lost() -> None:
     """Its time is not known, but that the tasks went on from it."""
     task = Task("worker", 0)
-    restored = m.TaskPrepared(task=task, attempt=2, restored="000017 (checksum 8dfdef6e31c0)")
-    for name, lost_s in (("000002", 0.0), ("000017", 40.0)):
+    for name, begun_with, lost_s in (
+        ("000002", "000017 (checksum 8dfdef6e31c0)", 0.0),
+        ("000017", "000017 (checksum 8dfdef6e31c0)", 40.0),
+        ("000002", "000123 of digits-20270115-080000-k3f9 (checksum 8dfdef6e31c0)", 40.0),
+    ):
+        restored = m.TaskPrepared(task=task, attempt=2, restored=begun_with)
         seen = _Journal(0.0)
         events: list[Any] = [
             m.TaskStarted(task=task, attempt=1, pids=(1,)),

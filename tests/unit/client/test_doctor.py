@@ -81,7 +81,8 @@ def test_a_job_that_nobody_runs_is_named() -> None:
     (directory.path / "node.json").write_text('{"pid": 1, "start": 1, "socket": ""}')
     found = examine()[f"job {directory.job_id}"]
     assert "has no coordinator any more" in found.text
-    assert f"howdah rerun {directory.job_id} --resume" in (found.hint or "")
+    assert f"howdah attach --revive {directory.job_id}" in (found.hint or "")
+    assert f"howdah rm {directory.job_id}" in (found.hint or "")
 
 
 @contextlib.contextmanager

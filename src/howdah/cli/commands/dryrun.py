@@ -217,10 +217,11 @@ def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) ->
 def describe(run: DryRun, paint: Paint) -> list[str]:
     """The dry run for people: job, roles, and every task with what is its own."""
     lines = [f"{paint(run.job.name, bold=True)}: {in_words(run.job)}; nothing was started", ""]
+    notes = [note.replace("\n", f"\n{'':17}") for note in run.notes]
     lines += [
         f"  {paint('Job directory', bold=True)}  {run.directory}",
         f"  {paint('Source folder', bold=True)}  {run.source or 'none'}",
-        *(f"  {paint('Note', bold=True)}           {note}" for note in run.notes),
+        *(f"  {paint('Note', bold=True)}           {note}" for note in notes),
         "",
         *_role_table(run, paint),
     ]

@@ -46,7 +46,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
 
 
 def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
-    """Why this machine would not run the job: for who only looks, as the file may be meant for another one."""
+    """Why this machine would not run the job. Only for commands that look: the file may be meant for another one."""
     if backend != support.LOCAL:
         return ()
     from howdah.backends.base import BackendError

@@ -337,7 +337,7 @@ async def events(
         async with _following(source, cursor, watch) as log:
             while True:
                 closing = watchers.closing
-                if closing and log is not None:
+                if closing and log is not None and changes.view().outcome is not None:
                     await asyncio.wait({log.reading}, timeout=LAST_LINES_S)
                 urgent, watch.urgent = watch.urgent, False
                 sent = reader.records()
