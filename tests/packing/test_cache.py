@@ -41,6 +41,25 @@ def test_the_same_inputs_are_made_once(tmp_path: Path) -> None:
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_threads_may_be_the_first_to_look_at_once(tmp_path: Path) -> None:
+    """As a submission's do, for its environment and its source. msgspec ended the process."""
+    get(Cache(tmp_path), "inputs")
+    program = (
+        "import pathlib, sys, threading\n"
+        "from howdah.packing.archives import ArchiveKind\n"
+        "from howdah.packing.cache import Cache\n"
+        "cache, barrier = Cache(pathlib.Path(sys.argv[1])), threading.Barrier(4)\n"
+        "def look():\n"
+        "    barrier.wait()\n"
+        "    assert cache.get(ArchiveKind.SOURCE, 'inputs', exit).cached\n"
+        "threads = [threading.Thread(target=look) for _ in range(4)]\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "[thread.start() for thread in threads], [thread.join() for thread in threads]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], timeout=50)
+    assert done.returncode == 0
+
+
 def test_other_inputs_with_the_same_content_share_a_file(tmp_path: Path) -> None:
     one, other = get(Cache(tmp_path), 1), get(Cache(tmp_path), 2)
     assert one.path == other.path

@@ -226,7 +226,7 @@ def tar_of(
 
 def _read(path: Path) -> _Record | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Record, dec_hook=_path)
+        return _decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError, NotImplementedError):
         return None
 
@@ -235,6 +235,10 @@ def _path(type_: type, value: object) -> object:
     if type_ is Path:
         return Path(str(value))
     raise NotImplementedError(type_)
+
+
+# Made once, while this is imported: see `howdah.wire.decoders`. Archives are looked for by several threads.
+_decode = msgspec.json.Decoder(_Record, dec_hook=_path).decode
 
 
 def _stamp(path: Path) -> tuple[int, ...]:

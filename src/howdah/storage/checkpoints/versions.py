@@ -14,6 +14,7 @@ from howdah.spec.model import Checkpoint
 from howdah.storage.confined_paths import LeadsOutside, escaping, parts
 from howdah.storage.folders import Signature, scan
 from howdah.storage.stores import MANIFEST, Store, open_store
+from howdah.wire.decoders import document_decoder
 
 
 class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -184,7 +185,7 @@ def read_manifest(store: Store, version: str) -> Manifest:
         Damaged: it is not.
     """
     try:
-        manifest = msgspec.json.decode(store.manifest(version), type=Manifest)
+        manifest = document_decoder(Manifest)(store.manifest(version))
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise Damaged(f"its {MANIFEST} can't be read: {error}") from error
     _check_names(manifest.files)
