@@ -7,10 +7,8 @@ import asyncio
 import contextlib
 import sys
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from howdah.client.lookup.states import UNREADABLE
@@ -28,13 +26,12 @@ NOT_FOR_OTHERS = (
     "a portal for a team runs no job again: it would run programs in the name of whomever its proxy names. "
     "Use “howdah rerun”, or the pages that “howdah ui” opens"
 )
+NOT_SAID = "the body does not say what to start"
 _BAD_INPUT = 2
 _END_S = 10.0
 """For a command to take back what it has begun."""
 _READ_S = 15
 """For somebody to read what a command has said."""
-
-Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
@@ -70,13 +67,12 @@ async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
             except TimeoutError:
                 kill(process)
                 await process.wait()
+    text = told.decode("utf-8", "replace")
     if process.returncode:
         status = 400 if process.returncode == _BAD_INPUT else 409
-        raise Refusal(status, _reason(command, told.decode("utf-8", "replace")))
-    started = msgspec.structs.replace(
-        msgspec.json.decode(said, type=StartedJob),
-        notes=tuple(told.decode("utf-8", "replace").splitlines()),
-    )
+        raise Refusal(status, _reason(command, text))
+    started = msgspec.json.decode(said, type=StartedJob)
+    started = msgspec.structs.replace(started, notes=tuple(text.splitlines()))
     if Path(started.directory).parent == jobs.base:
         await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
     return started
@@ -96,21 +92,6 @@ async def run_again(jobs: Jobs, row: Row, wanted: RerunRequest) -> StartedJob:
     if wanted.backend is not None:
         arguments.append(f"--backend={wanted.backend}")
     return await start(jobs, "rerun", [*arguments, "--", row.job_id])
-
-
-async def asked(request: Request, kind: type[Asked]) -> Asked:
-    """What a body in JSON asks for; without a body what holds where nothing is said.
-
-    Raises:
-        Refusal: it is something else.
-    """
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body does not say what to start: {problem}") from problem
 
 
 def onward(jobs: Jobs, started: StartedJob, folder: str) -> Response:

@@ -28,7 +28,7 @@ from howdah.client.lookup.site import running
 from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import proxy, stream
-from howdah.coordinator.web.api import stop_request
+from howdah.coordinator.web.api import json_body, stop_request
 from howdah.coordinator.web.app import TASK_PAGE, PageFrame, job_page, job_routes, notice
 from howdah.coordinator.web.documents import StopAnswer
 from howdah.coordinator.web.masking import masked
@@ -60,8 +60,8 @@ HELD = 8
 """Past jobs kept in memory."""
 SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
-AGAIN_S = 15.0
-"""One of which HDFS has not told whether it has summaries."""
+UNKNOWN_S = 15.0
+"""The same of a past job of which HDFS has not told whether it has summaries."""
 ADVICE = "/api/v1/advice"
 BEFORE = "/api/v1/before"
 STOP = "/api/v1/stop"
@@ -462,7 +462,9 @@ class JobPages:
 
     async def _run_again(self, row: Row, path: str, request: Request) -> Response:
         """Start the same job anew: for a form on to its page, for a program its id."""
-        wanted = await commands.asked(request, RerunRequest) if path == RERUN else RerunRequest()
+        wanted = RerunRequest()
+        if path == RERUN:
+            wanted = await json_body(request, RerunRequest, commands.NOT_SAID)
         started = await commands.run_again(self._jobs, row, wanted)
         if path != RERUN:
             return commands.onward(self._jobs, started, "../")
@@ -487,8 +489,11 @@ class JobPages:
     async def _read(self, directory: JobDirectory) -> _Served:
         try:
             view = None if await asyncio.to_thread(directory.final) else await look(directory)
-            has_board = await self._has_board(directory) if view is None else False
-            links = (_BOARD,) if has_board else ()
+            good_s, links = SOON_S, ()
+            if view is None:
+                has_board = await self._has_board(directory)
+                good_s = UNKNOWN_S if has_board is None else float("inf")
+                links = (_BOARD,) if has_board else ()
             source = await asyncio.to_thread(PastJob, directory, view, links)
         except (StorageError, JournalError, OSError, ValueError) as problem:
             raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
@@ -497,9 +502,8 @@ class JobPages:
         # One that waits for its coordinator is asked again and again instead of followed.
         watchers.closing = view is not None and not view.lost
         routes = job_routes(source, gate, watchers, self._frame)  # type: ignore[arg-type]
-        again_s = SOON_S if view is not None else float("inf") if has_board is not None else AGAIN_S
-        good_until = time.monotonic() + again_s
-        served = _Served(source, Router(routes, redirect_slashes=False), watchers, good_until)
+        router = Router(routes, redirect_slashes=False)
+        served = _Served(source, router, watchers, time.monotonic() + good_s)
         if (before := self._past.pop(directory.job_id, None)) is not None:
             before.watchers.close()
         self._past[directory.job_id] = served

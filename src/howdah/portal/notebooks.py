@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from howdah.backends import registry
 from howdah.client.lookup.states import GOING_ON
+from howdah.coordinator.web.api import json_body
 from howdah.coordinator.web.app import environment
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
@@ -98,7 +99,7 @@ async def document_of(request: Request) -> dict[str, str]:
     Raises:
         Refusal: it is not what is asked for.
     """
-    wanted = await commands.asked(request, NotebookRequest)
+    wanted = await json_body(request, NotebookRequest, commands.NOT_SAID)
     given = msgspec.structs.asdict(wanted)
     return {name: str(value) for name, value in given.items() if value is not None}
 

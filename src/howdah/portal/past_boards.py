@@ -17,6 +17,7 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -97,7 +98,7 @@ class PastBoards:
         if starting is None:
             while len(self._running) >= MOST:
                 self._stop(next(iter(self._running)))
-            starting = asyncio.ensure_future(_start(directory, self._copies()))
+            starting = asyncio.ensure_future(_start(directory, self._copies))
             watch = asyncio.ensure_future(self._watch(job_id, starting))
             self._watches.add(watch)
             watch.add_done_callback(self._watches.discard)
@@ -255,11 +256,11 @@ def _origin(directory: JobDirectory) -> CopyOrigin:
         return CopyOrigin(folder=os.fspath(directory.path), owner=account(uid), uid=uid)
 
 
-async def _start(directory: JobDirectory, copies: Path) -> _Board:
+async def _start(directory: JobDirectory, copies: Callable[[], Path]) -> _Board:
     found = await asyncio.to_thread(_summaries, directory)
     if found is None:
         # To its end, for the copy to be removed.
-        copying = asyncio.ensure_future(asyncio.to_thread(_copied, directory, copies))
+        copying = asyncio.ensure_future(asyncio.to_thread(_copied, directory, copies()))
         try:
             found = await asyncio.shield(copying)
         except asyncio.CancelledError:

@@ -50,7 +50,7 @@ class Clients:
         self._execs = execs
         self._welcome = welcome
         self._watching: set[asyncio.Task[None]] = set()
-        self._tunnels: set[asyncio.Future[None]] = set()
+        self._tunnels: set[asyncio.Task[None]] = set()
         self._open: set[Channel] = set()
 
     def __len__(self) -> int:
@@ -67,7 +67,10 @@ class Clients:
         try:
             while (message := await channel.receive()) is not None:
                 if isinstance(message, OpenTunnel):
-                    await self._tunnel(channel, message)
+                    carrying = asyncio.create_task(tunnel(channel, message, self._job))
+                    self._tunnels.add(carrying)
+                    carrying.add_done_callback(self._tunnels.discard)
+                    await carrying
                     return
                 if isinstance(message, OpenExec):
                     await self._execs.serve(channel, hello, message)
@@ -94,15 +97,6 @@ class Clients:
             await asyncio.wait(self._tunnels, timeout=TUNNELS_S)
         for channel in list(self._open):
             channel.close()
-
-    async def _tunnel(self, channel: Channel[Any], wanted: OpenTunnel) -> None:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._tunnels.add(ended)
-        try:
-            await tunnel(channel, wanted, self._job)
-        finally:
-            self._tunnels.discard(ended)
-            ended.set_result(None)
 
     def _refusal(self, channel: Channel[Any], hello: ClientHello) -> str:
         job_id = self._job.job_id

@@ -6,7 +6,7 @@ import contextlib
 import enum
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -35,6 +35,8 @@ from howdah.core.plan import Plan
 from howdah.spec.model import Job
 from howdah.wire.messages import Sample
 from howdah.wire.status import JobView, TaskView
+
+T = TypeVar("T")
 
 ROOT = "/api/v1"
 
@@ -507,19 +509,33 @@ async def stream(api: Api, request: Request) -> Response:
     )
 
 
+async def json_body(request: Request, kind: type[T], otherwise: str) -> T:
+    """What a body in JSON asks for; without a body what holds where nothing is said.
+
+    Args:
+        request: it may have none.
+        kind: of the body, with a default for every field.
+        otherwise: what is wrong with another body.
+
+    Raises:
+        Refusal: it is something else.
+    """
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"{otherwise}: {problem}") from problem
+
+
 async def stop_request(request: Request) -> StopRequest:
     """What is asked for.
 
     Raises:
         Refusal: the body is none.
     """
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        return msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
+    return await json_body(request, StopRequest, "the body is not a stop request")
 
 
 @operation(

@@ -100,10 +100,8 @@ def _native() -> Any:
 
     if api_implementation.Type() != "upb":
         return None
-    try:
-        from google._upb import _message  # pyright: ignore[reportMissingTypeStubs]
-    except ImportError:
-        return None
+    from google._upb import _message  # pyright: ignore[reportMissingTypeStubs]
+
     return _message
 
 
