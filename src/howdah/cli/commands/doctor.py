@@ -55,9 +55,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     counts = {health: sum(f.health is health for f in findings) for health in Health}
     problems, warnings = counts[Health.PROBLEM], counts[Health.WARNING]
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode({"ok": not problems, "findings": findings}))
+        echo_json({"ok": not problems, "findings": findings})
     elif problems:
         echo(f"\nJobs cannot run here: {counted(problems, 'problem')}, see NO above.")
     else:

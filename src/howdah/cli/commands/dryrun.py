@@ -100,7 +100,7 @@ def show(loaded: LoadedJob, backend: str, *, as_json: bool) -> int:
     """Print the dry run of a job. Nothing is started; its stores are tried, and left as they were."""
     run = dry_run(loaded, backend)
     if as_json:
-        echo_json(msgspec.json.encode(run))
+        echo_json(run)
     else:
         paint = Paint(wants_colour(sys.stdout))
         echo("\n".join(describe(run, paint)), color=paint.colour)

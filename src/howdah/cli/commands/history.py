@@ -176,9 +176,7 @@ class _Form:
             _write_parquet(self._parquet, columns, rows)
             echo(f"{len(rows)} rows written to {self._parquet}", err=True)
             return
-        import msgspec
-
-        echo_json(msgspec.json.encode([dict(zip(columns, row, strict=True)) for row in rows]))
+        echo_json([dict(zip(columns, row, strict=True)) for row in rows])
 
 
 def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

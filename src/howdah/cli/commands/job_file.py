@@ -143,14 +143,10 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     except JobFileError as error:
         if not as_json:
             raise
-        import msgspec
-
-        echo_json(msgspec.json.encode({"ok": False, "problems": error.problems, "notes": []}))
+        echo_json({"ok": False, "problems": error.problems, "notes": []})
         return ExitCode.BAD_INPUT
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode({"ok": True, "problems": [], "notes": notes}))
+        echo_json({"ok": True, "problems": [], "notes": notes})
     else:
         from howdah.cli.commands.dryrun import in_words
 

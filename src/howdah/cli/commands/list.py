@@ -91,9 +91,7 @@ def command(
     found = [view for view in found if not states or state(view) in states][:limit]
     filtered = wanted != JobFilter() or backend is not None
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(found))
+        echo_json(found)
     elif found:
         echo("\n".join(_table(found)))
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -185,7 +184,7 @@ async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
         async with tunnel(directory, task, port) as own:
             address = local_base(directory.job_id, own) + path
             if as_json:
-                echo_json(json.dumps({"type": "notebook", "address": address}))
+                echo_json({"type": "notebook", "address": address})
             else:
                 echo(f"open {address}", err=True)
             await asyncio.Event().wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import os
 import secrets
 import signal
@@ -93,7 +92,7 @@ async def show(
     try:
         if as_json:
             said: dict[str, object] = {"address": address(server), "folder": folder}
-            echo_json(json.dumps(said if others is None else said | {"pages_port": others.port}))
+            echo_json(said if others is None else said | {"pages_port": others.port})
         else:
             echo(address(server))
         echo(f"{told}; Ctrl-C ends it", err=True)
@@ -163,7 +162,7 @@ def page_command(job_id: str | None, port: int, store: str | None, as_json: bool
     view = asyncio.run(handle.status())
     if view.live and not port and (address := handle.page()) is not None:
         if as_json:
-            echo_json(json.dumps({"address": address}))
+            echo_json({"address": address})
         else:
             echo(address)
         return ExitCode.SUCCEEDED
@@ -210,7 +209,7 @@ async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_jso
         address = local_base(handle.job_id, own) + path
         if as_json:
             said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
-            echo_json(json.dumps(said))
+            echo_json(said)
         else:
             echo(address)
         what = str(task) if task else "the job page"

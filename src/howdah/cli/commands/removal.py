@@ -207,8 +207,6 @@ def _size_unknown(job_id: str, why: Exception) -> None:
 
 def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     """Say what would be removed."""
-    import msgspec
-
     from howdah.backends.base import BackendError
     from howdah.cli.display.formatting import (
         Paint,
@@ -233,7 +231,7 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
             sizes[view.job_id] = 0
     if as_json:
         would = [{"job_id": job_id, "bytes": freed} for job_id, freed in sizes.items()]
-        echo_json(msgspec.json.encode({"would_remove": would}))
+        echo_json({"would_remove": would})
         return 0
     if not gone:
         echo(f"There is nothing to remove in {base}")
@@ -306,8 +304,6 @@ class Removing:
             f"{counted(len(self._removed), 'job')} removed{failed}, {quantity(self._freed)} freed"
         )
 
-    def document(self) -> bytes:
-        """All as JSON."""
-        import msgspec
-
-        return msgspec.json.encode({"removed": self._removed, "failed": self._failed})
+    def document(self) -> dict[str, object]:
+        """All, for ``--json``."""
+        return {"removed": self._removed, "failed": self._failed}

@@ -183,12 +183,10 @@ def all_or_nothing() -> Iterator[None]:
 def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
     """Print a detached job's id, and how to come back to it."""
     if as_json:
-        import msgspec
-
         from howdah.client.following.items import Submitted
 
         item = Submitted(job_id=directory.job_id, directory=str(directory.path))
-        echo_json(msgspec.json.encode(item))
+        echo_json(item)
         return
     echo(directory.job_id)
     echo(

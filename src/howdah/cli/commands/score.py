@@ -208,9 +208,7 @@ def command(
     with application(master, conf) as spark:
         done = run(spark, request)
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(done))
+        echo_json(done)
     else:
         rows = "all rows" if done.rows is None else f"{done.rows} rows"
         echo(f"Scored {rows} in {done.seconds:.1f} s: {done.output}")

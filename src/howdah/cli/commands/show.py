@@ -43,9 +43,7 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
     handle = handle_of(job_id, store)
     view = leaving.run(handle.status())
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(view))
+        echo_json(view)
         return
     from howdah.cli.display.formatting import Paint, wants_colour, window_width
     from howdah.cli.display.summary import may_advise, report
@@ -90,8 +88,6 @@ def events_command(
     With --json: one event per line, with its number ("seq"), time, level, kind, text, task,
     attempt, generation and data.
     """
-    import msgspec
-
     from howdah.cli import leaving
     from howdah.cli.display.formatting import Paint, clock, wants_colour
 
@@ -106,7 +102,7 @@ def events_command(
             if task is not None and event.task != task:
                 continue
             if as_json:
-                echo_json(msgspec.json.encode(event))
+                echo_json(event)
                 continue
             text = paint(event.text, colours.get(event.level))
             echo(f"{paint(clock(event.time), dim=True)}  {text}", color=paint.colour)
@@ -135,9 +131,7 @@ def advice_command(job_id: str | None, store: str | None, as_json: bool) -> None
     directory = find_job(job_id, store)
     found = findings(directory)
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(found))
+        echo_json(found)
     elif found:
         width = window_width() if sys.stdout.isatty() else None
         echo("\n".join(advice_lines(found, Paint(wants_colour(sys.stdout)), width)))
@@ -178,10 +172,8 @@ def metrics_command(
     floor = float("-inf") if since is None else since
     found = measurements(handle.job_directory, handle.tasks(*tasks), floor)
     if as_json:
-        import msgspec
-
         for each in found:
-            echo_json(msgspec.json.encode(each))
+            echo_json(each)
         return
     known = list(found)
     if as_csv:
@@ -292,14 +284,12 @@ def outputs_command(
         if as_json:
             import msgspec
 
-            echo_json(msgspec.json.encode({**msgspec.to_builtins(output), "path": str(path)}))
+            echo_json({**msgspec.to_builtins(output), "path": str(path)})
         else:
             echo(str(path))
         return
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(found))
+        echo_json(found)
     elif found:
         from howdah.cli.display import formatting as human
         from howdah.cli.display.formatting import (

@@ -79,12 +79,10 @@ def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_js
 
     taken, problems = leaving.run(take())
     if as_json:
-        import msgspec
-
         for name, text in taken.items():
-            echo_json(msgspec.json.encode({"task": name, "text": text}))
+            echo_json({"task": name, "text": text})
         for name, error in problems.items():
-            echo_json(msgspec.json.encode({"task": name, "problem": str(error)}))
+            echo_json({"task": name, "problem": str(error)})
     else:
         paint = Paint(wants_colour(sys.stdout))
         for names, text in grouped(taken):

@@ -103,14 +103,12 @@ def command(
             raise
         registry.end(closed.called, reason)
         if as_json:
-            echo_json(b'{"application_id":"%s","ended":true}' % closed.called.encode())
+            echo_json({"application_id": closed.called, "ended": True})
         else:
             echo(f"{closed.called} has been ended")
         return 0
     if as_json:
-        import msgspec
-
-        echo_json(msgspec.json.encode(view))
+        echo_json(view)
         return 0
     if had_ended:
         echo(f"{view.job_id} had ended already: {view.outcome}")

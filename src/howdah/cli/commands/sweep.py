@@ -196,9 +196,7 @@ def _reported(trials: Iterable[Trial]) -> list[str]:
 
 
 def _say_json(trial: Trial) -> None:
-    import msgspec
-
-    echo_json(msgspec.json.encode(trial))
+    echo_json(trial)
 
 
 def _state(trial: Trial) -> str:

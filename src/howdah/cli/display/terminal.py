@@ -72,6 +72,8 @@ def echo(text: str, *, err: bool = False, color: bool | None = None, nl: bool = 
     click.echo(tame(text) if is_terminal(stream) else text, err=err, color=color, nl=nl)
 
 
-def echo_json(document: bytes | str) -> None:
-    """`click.echo` of a JSON document."""
-    click.echo(tame_json(document.encode() if isinstance(document, str) else document))
+def echo_json(document: object) -> None:
+    """`click.echo` of a document, as JSON."""
+    import msgspec
+
+    click.echo(tame_json(msgspec.json.encode(document)))
