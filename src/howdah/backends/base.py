@@ -240,7 +240,7 @@ class Lost(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of a submission, for people: ``uploading environment``, bytes done and in all."""
 
-    what: str
+    what: str = ""
     done: int = 0
     total: int | None = None
     note: str = ""

@@ -20,11 +20,11 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, Step
 from howdah.client.errors import BadInput, HowdahError
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.measurements import Measurement, last
-from howdah.client.submission.submit import submit, unsaid
+from howdah.client.submission.submit import submit
 from howdah.client.sync import Background
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -255,7 +255,7 @@ class Sweep:
         backend: str | None = None,
         at_once: int = 1,
         on_trial: Callable[[Trial], Any] = lambda trial: None,
-        note: Callable[[str], None] = unsaid,
+        note: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Check all trials; nothing has been started yet.
 
@@ -333,12 +333,12 @@ class Sweep:
             self._change(index, view=view, values=values)
 
     def _submit(self, index: int) -> Any:
-        return submit(self._jobs[index], backend=self._backend, note=self._note_once)
+        return submit(self._jobs[index], backend=self._backend, progress=self._note_once)
 
-    def _note_once(self, text: str) -> None:
-        if text not in self._noted:
-            self._noted.add(text)
-            self._note(text)
+    def _note_once(self, step: Step) -> None:
+        if step.note and step.note not in self._noted:
+            self._noted.add(step.note)
+            self._note(step.note)
 
     async def _stop(self, index: int, handle: AsyncJobHandle) -> None:
         try:

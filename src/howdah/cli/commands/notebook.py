@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -118,8 +119,7 @@ def command(
     from howdah.client.sync import Background
     from howdah.spec.model import Environment, Job, Mode, Outputs, Restart, Role, Timeouts
 
-    submission = begin(backend)
-    try:
+    with contextlib.closing(begin(backend)) as submission:
         in_place = honours(backend, "in-place")
         role = Role(
             memory=memory,
@@ -147,11 +147,7 @@ def command(
         if detach:
             with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
                 directory = submit(
-                    loaded,
-                    backend=backend,
-                    submission=submission,
-                    progress=progress,
-                    note=progress.note,
+                    loaded, backend=backend, submission=submission, progress=progress
                 )
             say_submitted(directory, as_json=as_json)
             return 0
@@ -169,8 +165,6 @@ def command(
             for each in leading:
                 each.cancel()
                 Background.call(asyncio.sleep(0))  # it ends before this program does
-    finally:
-        submission.close()
 
 
 async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:

@@ -80,8 +80,9 @@ def run_command(
         from howdah.cli.commands.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
-    submission = begin(backend)  # it gets ready while the job is being loaded
-    try:
+    with contextlib.closing(
+        begin(backend)
+    ) as submission:  # it gets ready while the job is being loaded
         loaded = load_job(ctx, job, **source)
         from howdah.cli.display.attached import Tie, View, follow
         from howdah.cli.display.progress import SubmissionProgress
@@ -89,18 +90,10 @@ def run_command(
 
         def start() -> JobDirectory:
             with SubmissionProgress(quiet=as_json) as progress:
-                return submit(
-                    loaded,
-                    backend=backend,
-                    submission=submission,
-                    progress=progress,
-                    note=progress.note,
-                )
+                return submit(loaded, backend=backend, submission=submission, progress=progress)
 
         view = View(as_json=as_json, all_records=verbose, open_page=open_page)
         return follow(start, Tie.JOB, view, cancel=submission.cancel)
-    finally:
-        submission.close()
 
 
 @click.command("submit", cls=JobCommand)
@@ -141,22 +134,13 @@ def submit_command(
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
     from howdah.client.submission.begin import begin
 
-    submission = begin(backend)
-    try:
+    with contextlib.closing(begin(backend)) as submission:
         from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
         with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
             loaded = load_job(ctx, job, **source)
-            directory = submit(
-                loaded,
-                backend=backend,
-                submission=submission,
-                progress=progress,
-                note=progress.note,
-            )
-    finally:
-        submission.close()
+            directory = submit(loaded, backend=backend, submission=submission, progress=progress)
     say_submitted(directory, as_json=as_json)
     if not wait:
         return 0
@@ -238,8 +222,7 @@ def rerun_command(
 
     before = find_job(job_id, store)
     backend = backend or before.meta().backend
-    submission = begin(backend)
-    try:
+    with contextlib.closing(begin(backend)) as submission:
         loaded = load(before, overrides, resume=resume)
 
         def start() -> JobDirectory:
@@ -251,7 +234,6 @@ def rerun_command(
                     backend=backend,
                     submission=submission,
                     progress=progress,
-                    note=progress.note,
                 )
 
         if detach:
@@ -263,8 +245,6 @@ def rerun_command(
 
         view = View(as_json=as_json, all_records=verbose)
         return follow(start, Tie.JOB, view, cancel=submission.cancel)
-    finally:
-        submission.close()
 
 
 @click.command("attach")

@@ -44,6 +44,9 @@ class SubmissionProgress:
 
     def __call__(self, step: Step) -> None:
         """Show it, if it is worth it. May be called from any thread, one at a time."""
+        if step.note:
+            self._note(step.note)
+            return
         now = time.monotonic()
         if self._quiet or now - self._began < QUICK_S:
             return
@@ -56,7 +59,7 @@ class SubmissionProgress:
             self._drawn = True
             self._put(f"{_ERASE_LINE}howdah | {words(step)}")
 
-    def note(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         """Say something that stays."""
         if not self._quiet:
             self._put(f"{_ERASE_LINE if self._drawn else ''}howdah | {tame(text)}\n")

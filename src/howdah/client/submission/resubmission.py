@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from howdah.backends.base import Step
 from howdah.client.errors import BadInput
 from howdah.client.submission.functions import carry_over
 from howdah.client.submission.loading import load_again
-from howdah.client.submission.submit import quiet, submit, unsaid
+from howdah.client.submission.submit import quiet, submit
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -16,7 +17,7 @@ from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
-    from howdah.backends.base import Step, Submission
+    from howdah.backends.base import Submission
 
 
 TASKS_SHOWN = 5
@@ -65,7 +66,6 @@ def submit_again(
     backend: str | None = None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
-    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
 
@@ -80,7 +80,8 @@ def submit_again(
     def populate(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
-            note(from_checkpoints(adopt(before, directory, note)))
+            taken = adopt(before, directory, progress)
+            progress(Step(note=from_checkpoints(taken)))
 
     return submit(
         loaded,
@@ -89,7 +90,6 @@ def submit_again(
         populate=populate,
         submission=submission,
         progress=progress,
-        note=note,
     )
 
 
@@ -109,7 +109,7 @@ def go_on(directory: JobDirectory) -> None:
 
 
 def adopt(
-    before: JobDirectory, directory: JobDirectory, note: Callable[[str], None] = unsaid
+    before: JobDirectory, directory: JobDirectory, progress: Callable[[Step], None] = quiet
 ) -> dict[str, str]:
     """Give a job that has not begun the newest sound checkpoint of an earlier one, if that has one.
 
@@ -126,7 +126,8 @@ def adopt(
     from howdah.storage.checkpoints.versions import Skipped
 
     def skipped(version: Skipped) -> None:
-        note(f"checkpoint {version.version} of {before.job_id} is damaged: {version.reason}")
+        text = f"checkpoint {version.version} of {before.job_id} is damaged: {version.reason}"
+        progress(Step(note=text))
 
     places = _places(directory)
     taken: dict[str, str] = {}

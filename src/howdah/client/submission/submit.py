@@ -36,10 +36,6 @@ def quiet(step: Step) -> None:
     """Progress that is not shown."""
 
 
-def unsaid(text: str) -> None:
-    """A note that is not shown."""
-
-
 def submit(
     loaded: LoadedJob,
     *,
@@ -48,7 +44,6 @@ def submit(
     populate: Callable[[JobDirectory], None] = lambda directory: None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
-    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start the job; it goes on by itself when this has returned.
 
@@ -58,8 +53,8 @@ def submit(
         rerun_of: the earlier job this one repeats.
         populate: puts into the new job directory what else the job needs, before anything starts.
         submission: what `begin` gave before the job was loaded, to save its start-up time.
-        progress: is told, in this thread, what takes long.
-        note: is told what a user should know although it is no reason to refuse the job.
+        progress: is told, in this thread, what takes long, and what a user should know although it is
+            no reason to refuse the job.
 
     Raises:
         BadInput: there is no such backend.
@@ -86,14 +81,8 @@ def submit(
             submitter=submitter_liveness.submitter(),
         )
 
-        def tell(step: Step) -> None:
-            if step.note:
-                note(step.note)
-            else:
-                progress(step)
-
         for text in checks.check(loaded, job, backend):
-            note(text)
+            progress(Step(note=text))
         job, _ = stores.resolved(loaded, job)
         submission.check(job, loaded)
         try:
@@ -102,7 +91,7 @@ def submit(
             from howdah.wire import authority  # the backend starts up while this is imported
 
             authority.create(directory.job_id, directory.secrets)
-            submission.go(directory, tell)
+            submission.go(directory, progress)
         except BackendError as error:
             directory.write_final(_refused(directory, job.framework, meta, str(error)))
             raise
