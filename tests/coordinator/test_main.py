@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from howdah.spec.model import Job, Role
-from howdah.storage import coordinator_ends, mirror
+from howdah.storage import coordinator_ends
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
-from howdah.storage.mirror import open_replica
+from howdah.storage.mirror import Mirror, open_replica
 from howdah.wire.status import JobView
 from tests.coordinator.fakes import make_job
 from tests.hdfs.conftest import url
@@ -105,7 +105,7 @@ def run_remote(url: str, here: Path) -> subprocess.CompletedProcess[str]:
 def remote_job(url: str, tmp_path: Path, backend: str) -> None:
     directory = make_job(tmp_path / "submitter", backend=backend)
     directory.write_meta(msgspec.structs.replace(directory.meta(), url=f"{url}/job"))
-    mirror.create(f"{url}/job", directory.path)
+    Mirror(f"{url}/job", directory.path).create()
 
 
 def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Pat
     done = run_remote(url, tmp_path / "container_1_0001_01_000001")
     assert done.returncode == 1
     assert "line 1" in done.stderr, "for YARN's diagnostics"
-    mirror.fetch(f"{url}/job", tmp_path / "next")
+    Mirror(f"{url}/job", tmp_path / "next").fetch()
     (end,) = coordinator_ends.read(tmp_path / "next")
     assert (end.who, "line 1" in end.reason) == ("container_1_0001_01_000001", True)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from howdah.storage import mirror
 from howdah.storage.destinations import HdfsDestination
 from howdah.storage.folder_sync import Puller, Pusher
 from howdah.storage.hdfs.errors import (
@@ -25,6 +24,7 @@ from howdah.storage.hdfs.errors import (
     NotFound,
 )
 from howdah.storage.hdfs.files import Hdfs, is_hdfs, split
+from howdah.storage.mirror import Mirror
 from tests.hadoop.cluster import Cluster
 
 
@@ -225,20 +225,18 @@ def made(folder: Path) -> Path:
 
 def test_a_job_directory_is_made_and_fetched(url: str, hdfs: Hdfs, tmp_path: Path) -> None:
     there = f"{url}/user/job-1"
-    told: list[tuple[int, int]] = []
-    mirror.create(there, made(tmp_path / "client"), progress=lambda *step: told.append(step))
-    assert told[-1] == (5, 5)
+    Mirror(there, made(tmp_path / "client")).create()
     assert hdfs.stat(there).permission == 0o700
     for stat in hdfs.list(there, recursive=True):
         assert stat.permission == (0o700 if stat.is_dir else 0o600), stat
     master = tmp_path / "master"
-    mirror.fetch(there, master)
+    Mirror(there, master).fetch()
     assert {p.name for p in master.iterdir() if p.is_file()} == {"job.json", "meta.json"}
     assert (master / "secrets/token").read_text() == "t"
     assert (master / "secrets").stat().st_mode & 0o777 == 0o700
     assert (master / "secrets/token").stat().st_mode & 0o777 == 0o600
     with pytest.raises(NotFound):
-        mirror.fetch(f"{url}/user/no-such-job", tmp_path / "none")
+        Mirror(f"{url}/user/no-such-job", tmp_path / "none").fetch()
 
 
 def test_a_job_directory_that_cannot_be_made_leaves_nothing(
@@ -246,22 +244,22 @@ def test_a_job_directory_that_cannot_be_made_leaves_nothing(
 ) -> None:
     hdfs.write(f"{url}/job-1/job.json", b"another's")
     with pytest.raises(AlreadyThere, match="there is one of that name"):
-        mirror.create(f"{url}/job-1", made(tmp_path / "client"))
+        Mirror(f"{url}/job-1", made(tmp_path / "client")).create()
     assert hdfs.read(f"{url}/job-1/job.json") == b"another's"
     files = tmp_path / "client"
     (files / "unreadable").symlink_to(files / "job.json")
     (files / "folder\nwith a name: HDFS refuses").write_text("x")
     with pytest.raises(HdfsError):
-        mirror.create(f"{url}/job-2", files)
+        Mirror(f"{url}/job-2", files).create()
     assert not hdfs.exists(f"{url}/job-2")
 
 
 def test_what_a_master_pushes_is_brought_by_clients(url: str, tmp_path: Path) -> None:
     there = f"{url}/job-1"
-    mirror.create(there, made(tmp_path / "client"))
+    Mirror(there, made(tmp_path / "client")).create()
     master, client = tmp_path / "master", tmp_path / "client"
-    mirror.fetch(there, master)
-    assert not mirror.bring_final(there, client)
+    Mirror(there, master).fetch()
+    assert not Mirror(there, client).bring_final()
     for name in (
         "final.json",
         "stacks/worker-0-1.txt",
@@ -271,11 +269,11 @@ def test_what_a_master_pushes_is_brought_by_clients(url: str, tmp_path: Path) ->
         (master / name).parent.mkdir(exist_ok=True)
         (master / name).write_text(name)
     names = [str(p.relative_to(master)) for p in master.rglob("*") if p.is_file()]
-    mirror.push(there, master, [*names, "not-there"])
-    assert mirror.bring_final(there, client)
-    mirror.bring_stacks(there, client)
-    mirror.bring_logs(there, client)
-    mirror.bring_metrics(there, client)
+    Mirror(there, master).push([*names, "not-there"])
+    assert Mirror(there, client).bring_final()
+    Mirror(there, client).bring_stacks()
+    Mirror(there, client).bring_logs()
+    Mirror(there, client).bring_metrics()
     for name in (
         "final.json",
         "stacks/worker-0-1.txt",

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from howdah.core.messages import Record, StopRequested
-from howdah.storage import journal, mirror, replica
+from howdah.storage import journal, replica
 from howdah.storage.hdfs.errors import NotFound
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Fenced, Journal, JournalError
+from howdah.storage.mirror import Mirror
 from howdah.storage.replica import HdfsJournal
 
 
@@ -165,7 +166,7 @@ def test_a_job_directory_that_is_gone_ends_the_journal_in_words(
     # Nor is it made again by what that master has to say of its end.
     (tmp_path / "final.json").write_text("{}")
     with pytest.raises(NotFound):
-        mirror.push(url, tmp_path, ["final.json"])
+        Mirror(url, tmp_path).push(["final.json"])
     assert not hdfs.exists(url)
 
 

@@ -61,13 +61,13 @@ def main(job_dir: str) -> int:
 def main_remote(url: str, here: Path) -> int:
     """Coordinate the job whose directory is at that URL, in a local copy below ``here``, a folder of
     this process alone."""
-    from howdah.storage import mirror
     from howdah.storage.hdfs.files import Hdfs
+    from howdah.storage.mirror import Mirror
     from howdah.storage.replica import START_WAIT_S
 
     directory = JobDirectory(here / url.rstrip("/").rpartition("/")[2])
     try:
-        mirror.fetch(url, directory.path, hdfs=Hdfs(url, patience_s=START_WAIT_S))
+        Mirror(url, directory.path, Hdfs(url, patience_s=START_WAIT_S)).fetch()
     except OSError as error:
         sys.stderr.write(f"The job directory {url} can't be read: {error}\n")
         return RESTART_ME
@@ -78,7 +78,7 @@ def main_remote(url: str, here: Path) -> int:
         name = _note_end(directory, here.name, error, lived_s)
         sys.stderr.write(f"{in_words(error)}\n")  # for YARN's diagnostics, where HDFS is away
         try:
-            mirror.push(url, directory.path, [name], hdfs=Hdfs(url, patience_s=NOTE_S))
+            Mirror(url, directory.path, Hdfs(url, patience_s=NOTE_S)).push([name])
         except OSError as problem:
             log.warning("the next coordinator is not told why: %s", problem)
         if isinstance(error, (Superseded, Fenced)):

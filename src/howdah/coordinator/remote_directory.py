@@ -46,10 +46,10 @@ async def keep_uploaded(url: str, local: Path) -> None:
 
 def bring_metrics(url: str, local: Path) -> None:
     """Bring what former coordinators measured; new samples are added behind it."""
-    from howdah.storage import mirror
+    from howdah.storage.mirror import Mirror
 
     try:
-        mirror.bring_metrics(url, local)
+        Mirror(url, local).bring_metrics()
     except OSError as error:
         log.warning("former measurements can't be brought: %s", error)
 
@@ -78,11 +78,12 @@ class RemoteLogs:
         return await asyncio.shield(bringing)
 
     async def _bring(self, task: Task, attempt: int) -> bool:
-        from howdah.storage import mirror
+        from howdah.storage.mirror import Mirror
 
         found = False
         try:
-            found = await asyncio.to_thread(mirror.bring_log, self._url, self._local, task, attempt)
+            mirror = Mirror(self._url, self._local)
+            found = await asyncio.to_thread(mirror.bring_log, task, attempt)
         except OSError as error:
             log.warning("the log of attempt %d of %s can't be brought: %s", attempt, task, error)
         if found:

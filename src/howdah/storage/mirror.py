@@ -1,7 +1,7 @@
 """A job directory on HDFS and its local copies: the submitter's, the master's, anybody's.
 
 The truth is on HDFS; whoever works with the job reads local files. So the submitter's machine makes
-the directory there (`create`), a master or a client elsewhere fetches what it needs to begin
+the directory there (`Mirror.create`), a master or a client elsewhere fetches what it needs to begin
 (`fetch`), and what comes to be later is brought when it is asked for (`bring_…`) or pushed when it
 is made (`push`). The journal has ways of its own: `howdah.storage.replica`.
 
@@ -17,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from howdah.core.messages import Task
 from howdah.storage import layout
@@ -27,13 +28,15 @@ from howdah.storage.hdfs.names import is_hdfs
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import Replica
 
+T = TypeVar("T")
+
 _AT_ONCE = 8
 """Files under way at the same time."""
 
 _NEVER_SENT = frozenset({layout.COORDINATOR, layout.CONTAINERS, layout.LOGS, "node.json"})
 """What of a fresh local directory is about this machine alone."""
 _NOT_AT_FIRST = ("events-", "metrics-")
-"""Beginnings of names that `fetch` leaves: the journal has its own way, the rest can wait."""
+"""Beginnings of names that `Mirror.fetch` leaves: the journal has its own way, the rest can wait."""
 _SMALL = 1 << 20
 """Bytes; a file of more is read and sent in parts."""
 _MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)
@@ -44,70 +47,197 @@ EVENTS = "tfevents"
 COORDINATOR_LOG = f"{layout.LOGS}/coordinator.log"
 
 
-def create(
-    url: str,
-    local: Path,
-    *,
-    hdfs: Hdfs | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Make the job directory at ``url`` from the fresh local one: documents and secrets.
+class Mirror:
+    """The job directory at a URL and the copy of it in a local folder."""
 
-    Folders are 0700 and files 0600, the submitter's. A checkpoint to begin from is moved there.
+    def __init__(self, url: str, local: Path, hdfs: Hdfs | None = None) -> None:
+        self._url = url
+        self._local = local
+        self._hdfs = hdfs or Hdfs(url)
+        self._root = self._hdfs.path(url)
 
-    Args:
-        progress: told files done and in all.
+    def create(self) -> None:
+        """Make the directory there from the fresh local one: documents and secrets.
 
-    Raises:
-        AlreadyThere: there is such a job; it is left as it is.
-        OSError: it could not be made; what there is of it has been removed.
-    """
-    there = hdfs or Hdfs(url)
-    if there.exists(url):
-        raise AlreadyThere(f"Can't make the job directory {url}: there is one of that name")
-    files = [path for path in _fresh(local) if not path.is_symlink()]
-    done = 0
+        Folders are 0700 and files 0600, the submitter's. A checkpoint to begin from is moved there.
 
-    def send(path: Path) -> None:
-        nonlocal done
-        target = f"{url}/{path.relative_to(local)}"
-        if path.stat().st_size > _SMALL:
-            there.put(path, target)
-        else:
-            # Nobody looks before the job is submitted: no need for a temporary name.
-            there.write_new(target, path.read_bytes())
-        done += 1
-        if progress is not None:
-            progress(done, len(files))
+        Raises:
+            AlreadyThere: there is such a job; it is left as it is.
+            OSError: it could not be made; what there is of it has been removed.
+        """
+        if self._hdfs.exists(self._url):
+            raise AlreadyThere(
+                f"Can't make the job directory {self._url}: there is one of that name"
+            )
+        files = [path for path in _fresh(self._local) if not path.is_symlink()]
 
-    try:
-        _all([lambda name=name: there.mkdirs(f"{url}/{name}", PRIVATE_FOLDER) for name in _MADE])
-        _all([lambda path=path: send(path) for path in files])
-    except BaseException:
-        with contextlib.suppress(OSError):
-            there.remove(url, recursive=True)
-        raise
-    shutil.rmtree(local / layout.CHECKPOINTS, ignore_errors=True)
+        def send(path: Path) -> None:
+            target = f"{self._url}/{path.relative_to(self._local)}"
+            if path.stat().st_size > _SMALL:
+                self._hdfs.put(path, target)
+            else:
+                # Nobody looks before the job is submitted: no need for a temporary name.
+                self._hdfs.write_new(target, path.read_bytes())
 
+        try:
+            _all(lambda name: self._hdfs.mkdirs(f"{self._url}/{name}", PRIVATE_FOLDER), _MADE)
+            _all(send, files)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._hdfs.remove(self._url, recursive=True)
+            raise
+        shutil.rmtree(self._local / layout.CHECKPOINTS, ignore_errors=True)
 
-def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
-    """Copy what a master or a client needs to begin into ``local``: documents, secrets, and the
-    coordinators' log, which the next one continues.
+    def fetch(self) -> None:
+        """Copy what a master or a client needs to begin: documents, secrets, and the coordinators'
+        log, which the next one continues.
 
-    Raises:
-        NotFound: there is no such job directory.
-        OSError: it can't be read.
-    """
-    there = hdfs or Hdfs(url)
-    make_private_folder(local)
-    for name in (layout.SECRETS, layout.LOGS, layout.STACKS, layout.CONTAINERS):
-        make_private_folder(local / name)
-    names = [stat for stat in there.list(url) if _wanted_at_first(stat)]
-    with contextlib.suppress(NotFound):
-        names += there.list(f"{url}/{layout.SECRETS}")
-    root = there.path(url)
-    works = [lambda stat=stat: _copy(there, stat, root, local) for stat in names if not stat.is_dir]
-    _all([*works, lambda: bring_file(url, local, COORDINATOR_LOG, hdfs=there)])
+        Raises:
+            NotFound: there is no such job directory.
+            OSError: it can't be read.
+        """
+        make_private_folder(self._local)
+        for name in (layout.SECRETS, layout.LOGS, layout.STACKS, layout.CONTAINERS):
+            make_private_folder(self._local / name)
+        found = [stat for stat in self._hdfs.list(self._url) if _wanted_at_first(stat)]
+        with contextlib.suppress(NotFound):
+            secrets = self._hdfs.list(f"{self._url}/{layout.SECRETS}")
+            found += [stat for stat in secrets if not stat.is_dir]
+        works = [lambda stat=stat: self._copy(stat) for stat in found]
+        _all(lambda work: work(), [*works, lambda: self.bring_file(COORDINATOR_LOG)])
+
+    def push(self, names: Iterable[str]) -> None:
+        """Copy these files, relative to the directory, there; each appears whole. Those that are not
+        here are left out.
+
+        Raises:
+            NotFound: the directory is gone: its submission was taken back, or the job was removed.
+        """
+        names = [*names]
+        if any("/" in name for name in names):
+            self._hdfs.stat(self._url)  # to write into its folders would make it anew
+
+        def send(name: str) -> None:
+            try:
+                data = (self._local / name).read_bytes()
+            except FileNotFoundError:
+                return
+            self._hdfs.write(f"{self._url}/{name}", data, parents="/" in name)
+
+        _all(send, names)
+
+    def bring_final(self) -> bool:
+        """Bring ``final.json``; False if the job has not ended.
+
+        Once it is there, journal, stacks, measurements and coordinator's log are complete there too.
+        """
+        return self.bring_file(layout.FINAL)
+
+    def bring_coordinator(self) -> bool:
+        """Bring ``coordinator.json``, or remove the local one; False if none lives."""
+        if self.bring_file(layout.COORDINATOR):
+            return True
+        (self._local / layout.COORDINATOR).unlink(missing_ok=True)
+        return False
+
+    def bring_file(self, name: str) -> bool:
+        """Bring one file of the directory; False if there is none."""
+        try:
+            data = self._hdfs.read(f"{self._url}/{name}")
+        except NotFound:
+            return False
+        target = self._local / name
+        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        write_atomically(target, data)
+        return True
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        """Bring the logs of these tasks' ended attempts; without tasks those of all, and the
+        coordinator's."""
+        if not tasks:
+            self._bring(layout.LOGS)
+        for task in tasks:
+            self._bring(f"{layout.LOGS}/{task.role}-{task.index}")
+
+    def bring_log(self, task: Task, attempt: int) -> bool:
+        """Bring the log of one ended attempt; False if it is not there (yet). It appears whole."""
+        head = layout.task_log(task.role, task.index, attempt)
+        if not self._hdfs.exists(f"{self._url}/{head}"):  # agents copy it last
+            return False
+        folder, _, name = head.rpartition("/")
+        found = {stat.name: stat for stat in self._hdfs.list(f"{self._url}/{folder}")}
+        first = found.pop(name, None)
+        for stat in found.values():
+            if stat.name.startswith(f"{name}.") or stat.name == f"{attempt}.idx":
+                self._copy(stat)
+        if first is not None:
+            self._copy(first)
+        return first is not None
+
+    def bring_stacks(self) -> None:
+        """Bring all stacks."""
+        self._bring(layout.STACKS)
+
+    def bring_metrics(self) -> None:
+        """Bring all measurements; local ones of the same name are replaced."""
+        found = self._hdfs.list(self._url)
+        _all(self._copy_if_other, [each for each in found if each.name.startswith("metrics-")])
+
+    def summaries(self) -> list[HdfsStat]:
+        """TensorBoard's event files below the directory, those of its owner.
+
+        Others are none: a projector's configuration names files to read, anywhere.
+        """
+        owner = self._hdfs.stat(self._url).owner
+        try:
+            found = self._hdfs.list(f"{self._url}/{layout.TENSORBOARD}", recursive=True)
+        except NotFound:
+            return []
+        return [
+            each
+            for each in found
+            if not each.is_dir and each.owner == owner and EVENTS in each.name
+        ]
+
+    def bring_files(self, found: Sequence[HdfsStat]) -> None:
+        """Bring these files.
+
+        Raises:
+            OSError: one cannot be read, or has grown.
+        """
+
+        def bring(stat: HdfsStat) -> None:
+            def look(_: int, size: int) -> None:
+                if size > stat.size:
+                    raise OSError(errno.EFBIG, "has grown since it was listed", stat.path)
+
+            self._hdfs.get(stat.path, self._target(stat), look)
+
+        _all(bring, found)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _bring(self, folder: str) -> None:
+        with contextlib.suppress(NotFound):
+            found = self._hdfs.list(f"{self._url}/{folder}", recursive=True)
+            _all(self._copy_if_other, found)
+
+    def _copy_if_other(self, stat: HdfsStat) -> None:
+        if stat.is_dir or stat.name.startswith("."):
+            return
+        target = self._target(stat)
+        if not target.exists() or target.stat().st_size != stat.size:
+            self._copy(stat)
+
+    def _copy(self, stat: HdfsStat) -> None:
+        with contextlib.suppress(NotFound):  # removed since it was listed
+            self._hdfs.get(stat.path, self._target(stat))
+
+    def _target(self, stat: HdfsStat) -> Path:
+        """Where the copy of a file is, in a folder that is there."""
+        target = self._local / stat.path.removeprefix(self._root).lstrip("/")
+        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        return target
 
 
 def open_replica(url: str) -> Replica:
@@ -126,145 +256,6 @@ def open_replica(url: str) -> Replica:
     return HdfsJournal(url)
 
 
-def exists(url: str, *, hdfs: Hdfs | None = None) -> bool:
-    """Whether there is a job directory."""
-    return (hdfs or Hdfs(url)).exists(f"{url}/{layout.META}")
-
-
-def bring_final(url: str, local: Path, *, hdfs: Hdfs | None = None) -> bool:
-    """Bring ``final.json``; False if the job has not ended.
-
-    Once it is there, journal, stacks, measurements and coordinator's log are complete there too.
-    """
-    return bring_file(url, local, layout.FINAL, hdfs=hdfs)
-
-
-def bring_coordinator(url: str, local: Path, *, hdfs: Hdfs | None = None) -> bool:
-    """Bring ``coordinator.json``, or remove the local one; False if none lives."""
-    if bring_file(url, local, layout.COORDINATOR, hdfs=hdfs):
-        return True
-    (local / layout.COORDINATOR).unlink(missing_ok=True)
-    return False
-
-
-def bring_file(url: str, local: Path, name: str, *, hdfs: Hdfs | None = None) -> bool:
-    """Bring one file of the directory; False if there is none."""
-    hdfs = hdfs or Hdfs(url)
-    try:
-        data = hdfs.read(f"{url}/{name}")
-    except NotFound:
-        return False
-    target = local / name
-    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    write_atomically(target, data)
-    return True
-
-
-def bring_logs(
-    url: str, local: Path, tasks: Sequence[Task] = (), *, hdfs: Hdfs | None = None
-) -> None:
-    """Bring the logs of these tasks' ended attempts; without tasks those of all, and the
-    coordinator's."""
-    if not tasks:
-        _bring(hdfs or Hdfs(url), url, local, layout.LOGS)
-    for task in tasks:
-        _bring(hdfs or Hdfs(url), url, local, f"{layout.LOGS}/{task.role}-{task.index}")
-
-
-def bring_log(url: str, local: Path, task: Task, attempt: int, *, hdfs: Hdfs | None = None) -> bool:
-    """Bring the log of one ended attempt; False if it is not there (yet). It appears whole."""
-    hdfs = hdfs or Hdfs(url)
-    head = layout.task_log(task.role, task.index, attempt)
-    if not hdfs.exists(f"{url}/{head}"):  # agents copy it last
-        return False
-    folder, _, name = head.rpartition("/")
-    root = hdfs.path(url)
-    found = {stat.name: stat for stat in hdfs.list(f"{url}/{folder}")}
-    first = found.pop(name, None)
-    for stat in found.values():
-        if stat.name.startswith(f"{name}.") or stat.name == f"{attempt}.idx":
-            _copy(hdfs, stat, root, local)
-    if first is not None:
-        _copy(hdfs, first, root, local)
-    return first is not None
-
-
-def bring_stacks(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
-    """Bring all stacks."""
-    _bring(hdfs or Hdfs(url), url, local, layout.STACKS)
-
-
-def bring_metrics(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
-    """Bring all measurements; local ones of the same name are replaced."""
-    there = hdfs or Hdfs(url)
-    root = there.path(url)
-    found = [each for each in there.list(url) if each.name.startswith("metrics-")]
-    _all([lambda stat=stat: _copy_if_other(there, stat, root, local) for stat in found])
-
-
-def summaries(url: str, *, hdfs: Hdfs | None = None) -> list[HdfsStat]:
-    """TensorBoard's event files below the directory, those of its owner.
-
-    Others are none: a projector's configuration names files to read, anywhere.
-    """
-    there = hdfs or Hdfs(url)
-    owner = there.stat(url).owner
-    try:
-        found = there.list(f"{url}/{layout.TENSORBOARD}", recursive=True)
-    except NotFound:
-        return []
-    return [
-        each for each in found if not each.is_dir and each.owner == owner and EVENTS in each.name
-    ]
-
-
-def bring_files(
-    url: str, local: Path, found: Sequence[HdfsStat], *, hdfs: Hdfs | None = None
-) -> None:
-    """Bring these files of the folder at ``url`` into the local one.
-
-    Raises:
-        OSError: one cannot be read, or has grown.
-    """
-    there = hdfs or Hdfs(url)
-    root = there.path(url)
-
-    def bring(stat: HdfsStat) -> None:
-        def look(_: int, size: int) -> None:
-            if size > stat.size:
-                raise OSError(errno.EFBIG, "has grown since it was listed", stat.path)
-
-        target = _target(stat, root, local)
-        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        there.get(stat.path, target, look)
-
-    _all([lambda stat=stat: bring(stat) for stat in found])
-
-
-def push(url: str, local: Path, names: Iterable[str], *, hdfs: Hdfs | None = None) -> None:
-    """Copy these files, relative to the directory, there; each appears whole. Those that are not
-    here are left out.
-
-    Raises:
-        NotFound: the directory is gone: its submission was taken back, or the job was removed.
-    """
-    hdfs, names = hdfs or Hdfs(url), [*names]
-    if any("/" in name for name in names):
-        hdfs.stat(url)  # to write into its folders would make it anew
-
-    def send(name: str) -> None:
-        try:
-            data = (local / name).read_bytes()
-        except FileNotFoundError:
-            return
-        hdfs.write(f"{url}/{name}", data, parents="/" in name)
-
-    _all([lambda name=name: send(name) for name in names])
-
-
-# -- inside --------------------------------------------------------------------------------------
-
-
 def _fresh(local: Path) -> list[Path]:
     return sorted(
         path
@@ -274,43 +265,15 @@ def _fresh(local: Path) -> list[Path]:
 
 
 def _wanted_at_first(stat: HdfsStat) -> bool:
-    return not (stat.is_dir or stat.name.startswith(_NOT_AT_FIRST) or stat.name.startswith("."))
+    return not (stat.is_dir or stat.name.startswith((*_NOT_AT_FIRST, ".")))
 
 
-def _bring(hdfs: Hdfs, url: str, local: Path, folder: str) -> None:
-    try:
-        found = hdfs.list(f"{url}/{folder}", recursive=True)
-    except NotFound:
+def _all(work: Callable[[T], object], items: Sequence[T]) -> None:
+    """Do it for all of them, several at a time; the first error is raised when all have ended."""
+    if len(items) < 2:
+        for item in items:
+            work(item)
         return
-    root = hdfs.path(url)
-    _all([lambda stat=stat: _copy_if_other(hdfs, stat, root, local) for stat in found])
-
-
-def _copy_if_other(hdfs: Hdfs, stat: HdfsStat, root: str, local: Path) -> None:
-    if stat.is_dir or stat.name.startswith("."):
-        return
-    target = _target(stat, root, local)
-    if not target.exists() or target.stat().st_size != stat.size:
-        _copy(hdfs, stat, root, local)
-
-
-def _copy(hdfs: Hdfs, stat: HdfsStat, root: str, local: Path) -> None:
-    target = _target(stat, root, local)
-    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    with contextlib.suppress(NotFound):  # removed since it was listed
-        hdfs.get(stat.path, target)
-
-
-def _target(stat: HdfsStat, root: str, local: Path) -> Path:
-    return local / stat.path.removeprefix(root).lstrip("/")
-
-
-def _all(works: Sequence[Callable[[], object]]) -> None:
-    """Do them, several at a time; the first error is raised when all have ended."""
-    if len(works) < 2:
-        for work in works:
-            work()
-        return
-    with ThreadPoolExecutor(min(_AT_ONCE, len(works)), thread_name_prefix="mirror") as pool:
-        for future in [pool.submit(work) for work in works]:
+    with ThreadPoolExecutor(min(_AT_ONCE, len(items)), thread_name_prefix="mirror") as pool:
+        for future in [pool.submit(work, item) for item in items]:
             future.result()

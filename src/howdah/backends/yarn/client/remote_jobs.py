@@ -17,9 +17,10 @@ from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
-from howdah.storage import jobdir, layout, local_copy, mirror
+from howdah.storage import jobdir, layout, local_copy
 from howdah.storage.hdfs.errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
+from howdah.storage.mirror import Mirror
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
 """One of them is set where there is a cluster to look at."""
@@ -99,7 +100,7 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
         return jobdir.own(directory)
     try:
         owner = access.hdfs(url).stat(url).owner
-        mirror.fetch(url, local, hdfs=access.hdfs(url))
+        Mirror(url, local, access.hdfs(url)).fetch()
         meta = directory.meta()
     except NotFound as error:
         raise NoSuchJob(f"There is no job directory at {url}") from error
@@ -221,9 +222,10 @@ class RemoteStore:
         with contextlib.suppress(NotFound):
             for stat in self._hdfs.list(f"{url}/{layout.SECRETS}"):
                 sizes[f"{layout.SECRETS}/{stat.name}"] = stat.size
+        mirror = Mirror(url, local, self._hdfs)
         for name, size in sizes.items():
             folder = name.rpartition("/")[0]
             if (folder or name in local_copy.AT_FIRST) and size <= local_copy.LARGEST_DOCUMENT:
-                mirror.bring_file(url, local, name, hdfs=self._hdfs)
+                mirror.bring_file(name)
         local_copy.own_meta(local, url=url, backend="yarn", hadoop_conf=self._access.folder)
         return True

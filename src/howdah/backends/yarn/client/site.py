@@ -30,10 +30,11 @@ from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.spec.units import seconds
-from howdah.storage import layout, mirror, replica
+from howdah.storage import layout, replica
 from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.storage.mirror import Mirror
 from howdah.wire.status import JobView
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class YarnSite:
         if self._unknown or (report is not None and _state(report) != "RUNNING"):
             return None
         with contextlib.suppress(OSError):
-            if mirror.bring_coordinator(self._url, self._path, hdfs=self._hdfs):
+            if self._mirror.bring_coordinator():
                 return self._directory.coordinator()
         return None
 
@@ -168,16 +169,13 @@ class YarnSite:
         return application_end.too_late(limit) if waited_s > limit_s else ""
 
     def bring_story(self) -> None:
-        self._bring(self._bring_journal, mirror.bring_stacks)
+        self._bring(self._bring_journal, lambda: self._mirror.bring_stacks())
 
     def bring_metrics(self) -> None:
-        self._bring(mirror.bring_metrics)
+        self._bring(lambda: self._mirror.bring_metrics())
 
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
-        def logs(url: str, local: Path, *, hdfs: Hdfs) -> None:
-            mirror.bring_logs(url, local, tasks, hdfs=hdfs)
-
-        self._bring(logs)
+        self._bring(lambda: self._mirror.bring_logs(tasks))
         self._bring_aggregated(tasks)
 
     def summaries_elsewhere(self) -> int:
@@ -185,13 +183,13 @@ class YarnSite:
 
     def bring_summaries(self, folder: Path) -> None:
         found = self._summaries()
-        mirror.bring_files(f"{self._url}/{layout.TENSORBOARD}", folder, found, hdfs=self._hdfs)
+        Mirror(f"{self._url}/{layout.TENSORBOARD}", folder, self._hdfs).bring_files(found)
 
     def _summaries(self) -> list[HdfsStat]:
         if self._directory.meta().url is None:
             return []
         try:
-            return mirror.summaries(self._url, hdfs=self._hdfs)
+            return self._mirror.summaries()
         except OSError as error:
             raise BackendError(f"{self._url} cannot be looked at: {error}") from error
 
@@ -307,7 +305,7 @@ class YarnSite:
         if meta.owner is not None:
             return final  # its owner's to write
         with contextlib.suppress(OSError):
-            mirror.push(self._url, self._path, [layout.FINAL], hdfs=self._hdfs)
+            self._mirror.push([layout.FINAL])
         return final
 
     # -- HDFS ----------------------------------------------------------------------------------
@@ -330,6 +328,10 @@ class YarnSite:
     def _hdfs(self) -> Hdfs:
         return self._access.hdfs(self._url).patient(0.0)
 
+    @property
+    def _mirror(self) -> Mirror:
+        return Mirror(self._url, self._path, self._hdfs)
+
     def _brought(self) -> JobView | None:
         """``final.json`` from HDFS, and before it is here all that belongs to it."""
         if self._directory.meta().url is None:
@@ -338,23 +340,23 @@ class YarnSite:
             if not self._hdfs.exists(f"{self._url}/{layout.FINAL}"):
                 return None
             self.bring_story()
-            mirror.bring_final(self._url, self._path, hdfs=self._hdfs)
+            self._mirror.bring_final()
         except OSError:
             return None
         return self._directory.final()
 
-    def _bring_journal(self, url: str, local: Path, *, hdfs: Hdfs) -> None:
+    def _bring_journal(self) -> None:
         # Nobody writes it any more: what a dead master left open is closed and seen. Others than its owner
         # look while it is written, and close nothing.
         nobody_writes = self._directory.meta().owner is None
-        replica.bring_journal(url, local, nobody_writes=nobody_writes, hdfs=hdfs)
+        replica.bring_journal(self._url, self._path, nobody_writes=nobody_writes, hdfs=self._hdfs)
 
-    def _bring(self, *ways: Callable[..., None]) -> None:
+    def _bring(self, *ways: Callable[[], None]) -> None:
         if self._directory.meta().url is None:
             return  # its submission has not come so far
         for way in ways:
             try:
-                way(self._url, self._path, hdfs=self._hdfs)
+                way()
             except FileNotFoundError:
                 continue  # removed meanwhile, or never made
             except OSError as error:

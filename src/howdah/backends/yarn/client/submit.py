@@ -55,10 +55,10 @@ from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
-from howdah.storage import mirror
 from howdah.storage.files import write_atomically
 from howdah.storage.hdfs.names import split
 from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage.mirror import Mirror
 
 ACCEPTED_S = 60.0
 """The ResourceManager takes a job in within this, or has lost it."""
@@ -168,7 +168,7 @@ class YarnSubmission:
         handed_over = False
         beside: list[Future[Any]] = []
         try:
-            making = self._pool.submit(mirror.create, url, directory.path, hdfs=hdfs)
+            making = self._pool.submit(Mirror(url, directory.path, hdfs).create)
             minting = self._pool.submit(self._tokens, access, url, job, tokens)
             shipping = self._pool.submit(self._ship, access, url, reached.application)
             beside += [making, minting, shipping]

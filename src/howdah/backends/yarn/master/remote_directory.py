@@ -9,10 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage import layout, mirror
+from howdah.storage import layout
 from howdah.storage.hdfs.errors import NotFound
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.layout import CoordinatorAddress
+from howdah.storage.mirror import Mirror
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ class RemoteDirectory:
             for path in self._local.glob(pattern)
             if path.is_file()
         ]
-        mirror.push(self.url, self._local, names, hdfs=hdfs)
-        mirror.push(self.url, self._local, [layout.FINAL], hdfs=hdfs)
+        mirror = Mirror(self.url, self._local, hdfs)
+        mirror.push(names)
+        mirror.push([layout.FINAL])
         with contextlib.suppress(NotFound):
             hdfs.remove(f"{self.url}/{layout.COORDINATOR}")
