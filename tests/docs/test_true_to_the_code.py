@@ -15,7 +15,6 @@ import pytest
 from howdah.client.errors import ExitCode
 from howdah.core.causes import RULES, FailureCause
 from howdah.frameworks import registry
-from howdah.portal import openapi
 from howdah.storage import layout
 from tests.docs.pages import DOCS, PAGES, ROOT
 
@@ -34,7 +33,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/job-file.md": lambda: generator("generate_job_file").page(),
     "reference/job-file.schema.json": lambda: generator("generate_job_file").schema(),
     "reference/cli.md": lambda: generator("generate_cli").page(),
-    "reference/http-api.md": openapi.reference,
+    "reference/http-api.md": lambda: generator("generate_http_api").page(),
     "design/005-attacks.md": lambda: generator("generate_attacks").page(),
     "design/reliability.md": lambda: generator("generate_reliability").page(),
     "guides/kerberos.md": lambda: generator("generate_kerberos").page(),

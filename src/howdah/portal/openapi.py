@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import msgspec
@@ -174,52 +173,3 @@ def _for_team(found: dict[str, Any], user_header: str) -> None:
     for methods in found["paths"].values():
         for operation in methods.values():
             operation["responses"]["401"]["description"] = "The proxy did not say who reads."
-
-
-# -- the reference page --------------------------------------------------------------------------
-
-
-def reference() -> str:
-    """docs/reference/http-api.md: what the documents say, for people."""
-    job, whole = openapi.document(), document()
-    own = {
-        path: methods
-        for path, methods in whole["paths"].items()
-        if path.partition("/jobs/{job_id}")[2] not in job["paths"]
-    }
-    schemas = job["components"]["schemas"] | whole["components"]["schemas"]
-    lines = [
-        openapi.INTRODUCTION.strip(),
-        "",
-        "## Operations",
-        "",
-        *openapi.operations(job["paths"]),
-    ]
-    lines += [_INTRODUCTION.strip(), "", *openapi.operations(own)]
-    lines += ["## Documents", "", *openapi.documents(schemas)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-_INTRODUCTION = """
-(http-api-portal)=
-## The portal
-
-`howdah ui` and `howdah portal` serve the list of jobs. Below `jobs/<job id>/` they serve all operations above for each
-job, running or past. Addresses are relative to the list. `api/v1/openapi.json` there describes them all. `metrics`
-beside them has, in Prometheus' text format, the number of jobs by state, and up to 1,000 jobs that wait or run:
-[what it has](../guides/portal-team.md).
-
-**`howdah ui`** lets in its user, with the cookie of the link that it prints.
-
-**`howdah portal`** answers only its [reverse proxy](../guides/portal-team.md). Any other address gets 403, and a request
-in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
-with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible (`notebooks` and `rerun` are a 403), for users whom the job
-allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
-job's owner. Answers about a running job come live from its coordinator. If the portal cannot reach the coordinator, they
-come from the job directory, and `stream` ends at once; ask again, or ask `changes`. `jobs/<job id>/proxy/<task>/` leads
-to the page of a task at the job's own host name, if the portal has a `--pages-url`; otherwise it is a 404.
-"""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
 from howdah.coordinator.web import api, openapi
-from howdah.portal import openapi as portal_openapi
 from tests.unit.web.serving import Served
-
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "http-api.md"
 
 
 def refs(document: Any) -> set[str]:
@@ -23,12 +19,6 @@ def refs(document: Any) -> set[str]:
     if isinstance(document, list):
         return set().union(*(refs(each) for each in document))
     return set()
-
-
-def test_the_reference_page_is_up_to_date() -> None:
-    assert REFERENCE.read_text() == portal_openapi.reference(), (
-        f"run: python -m howdah.portal.openapi > {REFERENCE}"
-    )
 
 
 def test_every_reference_leads_somewhere() -> None:
