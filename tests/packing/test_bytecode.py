@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import marshal
 import os
 import py_compile
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -17,8 +21,8 @@ from howdah.packing.tarball import TarEntry
 PYTHON = Path(sys.executable)
 
 
-def compiled(source: Path, scratch: Path, *, reuse: bool = False) -> bytes:
-    entries = with_byte_code([TarEntry("a/m.py", path=source)], PYTHON, scratch, reuse=reuse)
+def compiled(source: Path, scratch: Path) -> bytes:
+    entries = with_byte_code([TarEntry("a/m.py", path=source)], PYTHON, scratch)
     (made,) = (entry for entry in entries if entry.name.endswith(".pyc"))
     assert made.name == f"a/__pycache__/m.{sys.implementation.cache_tag}.pyc"
     assert made.path is not None
@@ -34,18 +38,55 @@ def test_it_does_not_look_at_the_time_of_its_source(tmp_path: Path) -> None:
     assert compiled(source, tmp_path / "2") == data
 
 
-def test_what_is_compiled_already_is_taken_if_it_is_of_that_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", [each.name for each in py_compile.PycInvalidationMode])
+def test_what_is_compiled_already_is_taken_if_it_is_of_that_source(
+    tmp_path: Path, mode: str
+) -> None:
     source = tmp_path / "m.py"
     source.write_text("x = 1\n")
-    there = Path(py_compile.compile(str(source), doraise=True))
-    code = there.read_bytes()[16:]
-    assert compiled(source, tmp_path / "1", reuse=True)[16:] == code
-    marked = there.read_bytes()[:16] + b"marked"
-    there.write_bytes(marked)
-    assert compiled(source, tmp_path / "2", reuse=True)[16:] == b"marked"
-    assert compiled(source, tmp_path / "3")[16:] != b"marked"
+    there = Path(
+        py_compile.compile(
+            str(source), doraise=True, invalidation_mode=py_compile.PycInvalidationMode[mode]
+        )
+    )
+    without = compiled(source, tmp_path / "1")
+    head = there.read_bytes()[:16]
+    there.write_bytes(head + marshal.dumps(compile("marked = 1", "elsewhere.py", "exec")))
+    taken = compiled(source, tmp_path / "2")
+    assert taken != without
+    code = marshal.loads(taken[16:])
+    assert code.co_names == ("marked",)
+    assert code.co_filename == "a/m.py", "no path of this machine, whoever compiled it"
+    for useless in (head + b"cut", head[:10], b""):
+        there.write_bytes(useless)
+        assert compiled(source, tmp_path / f"3-{len(useless)}") == without
+    there.write_bytes(head + marshal.dumps(compile("marked = 1", "elsewhere.py", "exec")))
     source.write_text("x = 22\n")
-    assert compiled(source, tmp_path / "4", reuse=True)[16:] != b"marked"
+    assert marshal.loads(compiled(source, tmp_path / "4")[16:]).co_names == ("x",)
+
+
+def test_it_is_the_same_whether_it_was_there_or_not(tmp_path: Path) -> None:
+    """On another machine other files are compiled already, and the archive's name goes by its bytes."""
+    standard = Path(json.__file__).parent.parent
+    copied: list[TarEntry] = []
+    for path in sorted([*standard.glob("*.py"), *(standard / "json").glob("*.py")]):
+        name = str(path.relative_to(standard)).replace("/", "-")
+        copied.append(TarEntry(f"lib/{name}", path=Path(shutil.copy2(path, tmp_path / name))))
+    count = len(copied)
+    assert count > 150
+
+    def made(scratch: str) -> list[bytes]:
+        entries = with_byte_code(copied, PYTHON, tmp_path / scratch)[count:]
+        return [each.path.read_bytes() for each in entries if each.path is not None]
+
+    none_there = made("1")
+    assert len(none_there) > 0.9 * count
+    for entry in copied[::2]:
+        assert entry.path is not None
+        py_compile.compile(str(entry.path), quiet=2)
+    assert made("2") == none_there
+    subprocess.run([PYTHON, "-m", "compileall", "-q", "-f", str(tmp_path)], capture_output=True)
+    assert made("3") == none_there
 
 
 def test_what_is_no_python_is_shipped_without(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ LIMIT = 10 * 10**9
 _IN_USE_S = 3600.0
 _LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
-_FORMAT = 1
+_FORMAT = 2
 """Grows when archives of the same inputs become others."""
 
 

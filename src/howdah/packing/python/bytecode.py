@@ -1,9 +1,10 @@
 """Byte code of Python sources, the same each time it is made.
 
-What the compiler writes depends a little on what else the process has compiled before, and on the
-seed of its hashes. So files are compiled in groups of a fixed size, each in a fresh process with a
-fixed seed. Byte code is of the kind that does not look at its source again (PEP 552, unchecked):
-times of change mean nothing in an archive.
+Byte code that lies beside its source is taken, and what lacks it is compiled. Both are read and written anew, which
+gives the same bytes: what the marshal format says of an object depends on what else refers to it, and on which
+strings of one character were interned before, and here both are the same for all. The seed of hashes is fixed.
+Byte code is of the kind that does not look at its source again (PEP 552, unchecked): times of change mean nothing
+in an archive.
 """
 
 from __future__ import annotations
@@ -22,35 +23,46 @@ _GROUP = 200
 
 # Runs in the interpreter whose byte code is wanted: Python 3.8 or newer, whatever Howdah runs in.
 _COMPILE = """
-import importlib.util, json, marshal, os, sys
+import _imp, importlib.util, json, marshal, os, sys
+for number in range(256):
+    sys.intern(chr(number))
 magic = importlib.util.MAGIC_NUMBER
 
 def compiled(path, source):
-    "Code that is there already and of this very source."
+    "Code that is there already and of this very source (PEP 552)."
     try:
         status = os.stat(path)
         with open(importlib.util.cache_from_source(path), "rb") as file:
             data = file.read()
     except (OSError, NotImplementedError):
         return None
-    numbers = [0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
-    head = magic + b"".join(number.to_bytes(4, "little") for number in numbers)
-    return data[16:] if data[:16] == head and len(source) == status.st_size else None
+    if data[:4] != magic or len(source) != status.st_size:
+        return None
+    if data[4:8] == bytes(4):
+        numbers = [int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
+        of_source = b"".join(number.to_bytes(4, "little") for number in numbers)
+    else:
+        of_source = importlib.util.source_hash(source)
+    try:
+        return marshal.loads(data[16:]) if data[8:16] == of_source else None
+    except (EOFError, ValueError, TypeError):
+        return None
 
 done = []
-wanted = json.load(sys.stdin)
-for path, name, target in wanted["files"]:
+for path, name, target in json.load(sys.stdin):
     with open(path, "rb") as file:
         source = file.read()
-    code = compiled(path, source) if wanted["reuse"] else None
+    code = compiled(path, source)
     if code is None:
         try:
-            made = compile(source, name, "exec", dont_inherit=True, optimize=0)
+            made = compile(source, "", "exec", dont_inherit=True, optimize=0)
+            code = marshal.loads(marshal.dumps(made))
         except (SyntaxError, ValueError, RecursionError):
             continue  # templates and code of other versions lie about in packages
-        code = marshal.dumps(made)
+    _imp._fix_co_filename(code, name)
     with open(target, "wb") as file:
-        file.write(magic + (1).to_bytes(4, "little") + importlib.util.source_hash(source) + code)
+        file.write(magic + (1).to_bytes(4, "little") + importlib.util.source_hash(source))
+        marshal.dump(code, file)
     done.append(target)
 json.dump([sys.implementation.cache_tag, done], sys.stdout)
 """
@@ -61,13 +73,8 @@ def with_byte_code(
     python: Path,
     scratch: Path,
     progress: Progress = quiet,
-    *,
-    reuse: bool = False,
 ) -> tuple[TarEntry, ...]:
     """The entries and, for each Python file among them, its byte code in ``__pycache__``.
-
-    With ``reuse`` what is there beside the sources is taken where it is of them: quicker by far,
-    and not the same bytes on each machine.
 
     Raises:
         PackingError: the interpreter cannot be run.
@@ -83,7 +90,7 @@ def with_byte_code(
     done = 0
     with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
         jobs = [
-            pool.submit(_compile, group, python, scratch / str(number), reuse)
+            pool.submit(_compile, group, python, scratch / str(number))
             for number, group in enumerate(groups)
         ]
         for size, job in zip(sizes, jobs):
@@ -93,7 +100,7 @@ def with_byte_code(
     return (*entries, *found)
 
 
-def _compile(group: Sequence[TarEntry], python: Path, scratch: Path, reuse: bool) -> list[TarEntry]:
+def _compile(group: Sequence[TarEntry], python: Path, scratch: Path) -> list[TarEntry]:
     scratch.mkdir()
     wanted = [
         (str(entry.path), entry.name, str(scratch / f"{number}.pyc"))
@@ -102,7 +109,7 @@ def _compile(group: Sequence[TarEntry], python: Path, scratch: Path, reuse: bool
     try:
         run = subprocess.run(
             [str(python), "-S", "-s", "-c", _COMPILE],
-            input=json.dumps({"files": wanted, "reuse": reuse}),
+            input=json.dumps(wanted),
             capture_output=True,
             text=True,
             check=True,

@@ -58,7 +58,7 @@ class CondaContents(msgspec.Struct, frozen=True):
         """
         bin_ = self.folder / "bin"
         entries = [_relative(entry, bin_) for entry in self.found.entries]
-        compiled = with_byte_code(entries, bin_ / "python", scratch / "pyc", progress, reuse=True)
+        compiled = with_byte_code(entries, bin_ / "python", scratch / "pyc", progress)
         rows = [*self.found.by_top(), SizeRow("byte code", _total(compiled[len(entries) :]))]
         return Content(
             entries=compiled,

@@ -61,7 +61,7 @@ class VenvContents(msgspec.Struct, frozen=True):
         for name, found in self.editable:
             placed += [_below(name, entry) for entry in found.entries]
         plain = [*python.entries, *placed, *self.commands]
-        entries = with_byte_code(plain, python.executable, scratch / "pyc", progress, reuse=True)
+        entries = with_byte_code(plain, python.executable, scratch / "pyc", progress)
         return Content(
             entries=entries,
             python="bin/python",
