@@ -192,6 +192,52 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
     gang.wait(lambda: epoch.finished == {(0, 0): 5})
 
 
+def test_a_task_whose_trainer_closes_the_connection_sends_again_what_was_not_taken(
+    gang: Gang,
+) -> None:
+    trainer = gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE, buffer=1)
+    feed, server = trainer.feed("train"), trainer._server
+    assert server is not None
+    read: list[Callable[[], Any]] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 40, 4):
+            yield from numbers((start, start + 4))
+            if start in (8, 20):
+                # One batch has been taken, and the others wait for the program.
+                until(lambda: feed._state.taken.get((task.run, 0), {}).get(0))
+                for connection in list(server._connections):
+                    connection.end()
+                if not read:
+                    read.append(in_background(lambda: list(next(feed.epochs()).batches(40))))
+
+    fed = in_background(lambda: _Feeding(task, me()).run(rows()))
+    assert fed()["rows"].to_pylist() == [40]
+    run = gang.controller.runs["train", task.run]
+    gang.wait(lambda: run.epoch(0).finished == {(0, 0): 40})
+    gang.controller.fed(run, 0)
+    assert [batch["y"].tolist() for batch in read[0]()] == [[*range(40)]]
+    assert run.epoch(0).rows == {0: 40}
+
+
+def test_a_task_that_loses_its_connection_too_often_fails(gang: Gang) -> None:
+    trainer = gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    server = trainer._server
+    assert server is not None
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 40, 4):
+            yield from numbers((start, start + 4))
+            until(lambda: server._connections)
+            for connection in list(server._connections):
+                connection.end()
+
+    with pytest.raises(ConnectionError, match="rank 0"):
+        _Feeding(task, me()).run(rows())
+
+
 @pytest.mark.parametrize("gang", [2], indirect=True)
 def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_anybody(
     gang: Gang,

@@ -12,6 +12,7 @@ from tests.spark.feed.simulation.schedule import left_early
 SCHEDULES = 5_000
 FIRST_SEEDS = {
     "an epoch without rows is over before it begins": 18_110,
+    "what a broken connection lost is not sent again": 460,
     "what a broken connection lost is not told again": 690,
 }
 """Where the hunt for bugs that few schedules show begins."""

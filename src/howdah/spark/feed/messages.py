@@ -378,6 +378,9 @@ class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     """Rows that ``rank`` was sent and has thrown away. A later attempt may send them again."""
     offset: int = 0
     """Of the row that the task sends next; at its beginning ``start`` of the answer counts."""
+    lost: bool = False
+    """The connection to a trainer broke: how far did the partition come? ``offset`` is that of the first
+    row that was sent over it."""
     first: int | None = None
     """At its beginning: a hash of the partition's first row, 0 if it has none. None: the partitions are
     known to be those of the queries before."""
@@ -400,6 +403,8 @@ class AssignmentResponse(msgspec.Struct, frozen=True, kw_only=True, tag="go-on")
     """The partition has been taken, or no more is wanted: end normally."""
     wait_s: float = 0.0
     """Nobody can take it now: ask again after that long."""
+    asked: bool = False
+    """Trainers were asked how far the partition came: ``start`` is what they said."""
     length: int = -1
     """Rows of the partition, from which some are left out; -1 if no query has told it."""
     problem: str = ""

@@ -12,6 +12,7 @@ from howdah.spark.feed import ingest, state
 from howdah.spark.feed.control import control_server, plan, run_state
 from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
 from howdah.spark.feed.messages import OffsetQuery, OffsetReply
+from howdah.spark.feed.tasks import feeder
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -80,6 +81,14 @@ def _prepare(feed: state.FeedState, run: TrainerRun, number: int) -> None:
         feed._lay_out(run, number)
 
 
+def _nothing_again(task: feeder._Feeding, error: Exception, left: Any) -> Any:
+    _go_on_after(task, error, left)  # type: ignore[arg-type]
+    return left
+
+
+_go_on_after = feeder._Feeding._go_on_after
+
+
 def _keep_order(work: training.Training, generation: int) -> Any:
     work._run.ordered = True
     return training._Turn.DONE
@@ -105,6 +114,9 @@ MUTANTS: dict[str, Mutant] = {
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
     "rows in any order are fed as if they stayed in theirs": _put(
         training.Training, "_keep_order", _keep_order
+    ),
+    "what a broken connection lost is not sent again": _put(
+        feeder._Feeding, "_go_on_after", _nothing_again
     ),
     "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
 }

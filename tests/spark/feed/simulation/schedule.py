@@ -62,6 +62,10 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     segment: int
     pipe: int
+    kept: int
+    """`howdah.spark.feed.tasks.feeder.KEPT_BYTES`."""
+    lost: int
+    """Connections a task may lose."""
     faults: list[Fault]
     restarts: int = 0
     ordered: bool = True
@@ -114,6 +118,7 @@ def schedule(seed: int) -> Schedule:
             if ends is Ends.LEAVES or chance.random() < 0.5:
                 programs[rank] = msgspec.structs.replace(programs[rank], ends=ends, after=after)
     kinds = [chance.choice(TROUBLES) for _ in range(chance.choice((0, 0, 1, 2, 3)))]
+    broken = random.Random(f"broken {seed}")
     plain = readers is None and all(program.ends is Ends.WHOLE for program in programs)
     restarts = chance.choice((1, 1, 2)) if plain and chance.random() < 0.2 else 0
     kinds += ["process killed"] * restarts
@@ -127,6 +132,8 @@ def schedule(seed: int) -> Schedule:
         slots=chance.randint(1, 3),
         segment=chance.choice((8, 32, 1 << 20)),
         pipe=chance.choice((1, 300, 1 << 20)),
+        kept=broken.choice((1, 1 << 20)),
+        lost=broken.choice((0, 1, 5)),
         faults=[Fault(chance.randint(0, 250), kind) for kind in kinds],
         restarts=restarts,
         ordered=random.Random(f"ordered {seed}").random() < 0.8,

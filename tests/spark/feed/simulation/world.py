@@ -338,6 +338,7 @@ class World:
             (batch.serialize().size for rows in self.rows for batch in rows), default=0
         )
         feeder.FIRST_SEGMENT_BYTES = schedule.segment
+        feeder.KEPT_BYTES, feeder.MOST_LOST = schedule.kept, schedule.lost
         self.controller = controller.FeedController(schedule.ranks)
         self.loop = Calls(self.actors)
         self.controller._loop = self.loop  # type: ignore[assignment]
@@ -675,6 +676,8 @@ def virtual() -> Iterator[None]:
             (control, "connect", network.connect),
             (control, "random", _Random),
             (feeder, "FIRST_SEGMENT_BYTES", 0),
+            (feeder, "KEPT_BYTES", 0),
+            (feeder, "MOST_LOST", 0),
             (feeding, "ControllerConnection", network.Asking),
             (feeding, "TrainerConnection", network.Feeder),
             (trainer, "Control", _Control),

@@ -387,7 +387,11 @@ class ControlServer:
             known = run.layout.get((request.epoch, request.part))
             length = known.length if known is not None and known.leaves_out else -1
             return AssignmentResponse(
-                start=start, endpoints=chosen, trainers=len(endpoints), length=length
+                start=start,
+                endpoints=chosen,
+                trainers=len(endpoints),
+                asked=asked,
+                length=length,
             )
 
     def _feeds(self, run: RunState) -> bool:

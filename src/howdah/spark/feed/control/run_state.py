@@ -283,13 +283,14 @@ class RunState:
         return known is not None and known.attempt != request.attempt
 
     def begin(self, request: AssignmentRequest) -> bool:
-        """A task begins with a partition: whether another attempt may have brought rows of it."""
+        """A task begins with a partition, or has lost its trainer: whether rows of it may have been
+        taken."""
         epoch = self.epoch(request.epoch)
         known = epoch.begun.get(request.part)
         former = self.attempts.get((request.epoch, request.part))
         self.attempts[request.epoch, request.part] = request.attempt
         if known is not None and known.attempt == request.attempt:
-            return known.again or known.rows > 0
+            return known.again or known.rows > 0 or request.lost
         begun = epoch.begin(request.part, request.attempt, known.rows if known is not None else 0)
         begun.again = former is not None
         return begun.again

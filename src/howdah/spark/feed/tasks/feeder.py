@@ -3,7 +3,8 @@
 The Arrow IPC stream goes to the trainer's socket as pyarrow writes it: no row is looked at. After
 some megabytes the controller is asked whether another trainer has fewer rows; a partition goes over in
 segments then, each taken completely before the next begins, so that "offset after the last row
-taken" says everything about a partition when Spark runs its task again.
+taken" says everything about a partition when Spark runs its task again, or the connection to a
+trainer breaks: then the rows behind that offset are sent once more, by the same task.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import socket
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,11 +24,16 @@ from howdah.spark.feed.control.plan import moved
 from howdah.spark.feed.intervals import count, first, merged, without
 from howdah.spark.feed.messages import AssignmentResponse, Fed, Purpose
 from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, TrainerConnection
-from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me, NobodyLeft
+from howdah.spark.feed.tasks.feeding import MOST_LOST, Connecting, FeedTask, Me, NobodyLeft
 
 FIRST_SEGMENT_BYTES = 4 << 10
 LONGEST_SEGMENT_BYTES = 128 << 20
 """Between two questions to the controller."""
+KEPT_BYTES = 16 << 20
+"""Of the rows sent last, which are kept for the case that the connection breaks. The buffers of both
+systems hold less; the record batch that a trainer is reading comes on top of it."""
+Batches = list[tuple[int, pa.RecordBatch]]
+"""Each with the offset of its first row."""
 RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
 
@@ -69,6 +76,15 @@ def first_row(batch: pa.RecordBatch | None) -> int:
     return int.from_bytes(digest.digest()) or 1
 
 
+def _behind(offset: int, batches: Iterable[tuple[int, pa.RecordBatch]]) -> Batches:
+    """What of them begins at that offset or after it."""
+    return [
+        (max(offset, start), batch.slice(max(offset - start, 0)))
+        for start, batch in batches
+        if start + batch.num_rows > offset
+    ]
+
+
 class _Feeding(Connecting):
     """One partition on its way to train with."""
 
@@ -87,6 +103,10 @@ class _Feeding(Connecting):
         self._bytes = 0
         self._segment_rows = 0  # rows
         self._began = 0  # offset of its first row
+        self._rank = -1  # who has it
+        self._kept: deque[tuple[int, pa.RecordBatch]] = deque()  # its last rows
+        self._kept_bytes = 0
+        self._lost = 0  # connections
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         """Feed it; what has been done."""
@@ -139,7 +159,6 @@ class _Feeding(Connecting):
             if self._segment_bytes >= self._limit:
                 self._limit = min(2 * self._limit, LONGEST_SEGMENT_BYTES)
                 self._check()
-        rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
         if self._offset < leaves_out or length not in (-1, self._offset):
             raise FeedError(moved(self.task.feed, self.me.partition))
@@ -147,7 +166,7 @@ class _Feeding(Connecting):
             Fed(
                 **self.named(),
                 query=self.task.query,
-                rank=rank,
+                rank=self._rank,
                 rows=self._unsaid,
                 length=self._offset if self._checked else -1,
             )
@@ -156,13 +175,19 @@ class _Feeding(Connecting):
     def _send(self, batch: pa.RecordBatch, start: int) -> None:
         if not batch.num_rows:
             return
-        while True:
+        left = [(start, batch)]
+        while left:
             try:
-                self._write(batch, start)
-                break
+                self._write(*left[0])
             except EnoughRows as enough:
                 # This batch has not been taken: a trainer that wants no more stops before one.
                 self._go_on_without(enough.rows)
+            except ConnectionError as error:
+                left = self._go_on_after(error, left)
+            else:
+                self._count(*left.pop(0))
+
+    def _count(self, start: int, batch: pa.RecordBatch) -> None:
         size = batch.nbytes
         self._offset = start + batch.num_rows
         self._unsaid += batch.num_rows
@@ -170,12 +195,19 @@ class _Feeding(Connecting):
         self._segment_bytes += size
         self._rows += batch.num_rows
         self._bytes += size
+        self._kept.append((start, batch))
+        self._kept_bytes += size
+        while self._kept_bytes - self._kept[0][1].nbytes >= KEPT_BYTES:
+            self._kept_bytes -= self._kept.popleft()[1].nbytes
 
-    def _write(self, batch: pa.RecordBatch, start: int) -> None:
+    def _write(self, start: int, batch: pa.RecordBatch) -> None:
         if self._trainer is None:
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
             self._trainer = self.open(self._go, start, ahead)
+            self._rank = self._trainer.rank
             self._segment_rows, self._began = 0, start
+            self._kept.clear()
+            self._kept_bytes = 0
             self._writer = self._trainer.stream(batch.schema)
         assert self._writer is not None
         self._trainer.look()
@@ -200,6 +232,40 @@ class _Feeding(Connecting):
         if self._go.whole:
             raise NobodyLeft
 
+    def _go_on_after(self, error: ConnectionError, left: Batches) -> Batches:
+        """The connection broke: what is to be sent again, and then what was left to send, to whom the
+        controller has named now.
+
+        Raises:
+            ConnectionError: that was once too often, or the rows are no longer here. Spark runs the
+                task again.
+            NobodyLeft: no trainer takes more of the epoch.
+        """
+        trainer, self._trainer, self._writer = self._trainer, None, None
+        assert trainer is not None
+        trainer.close()
+        self._lost += 1
+        if self._lost > MOST_LOST:
+            raise error
+        answer = self.ask(lost=True, offset=self._began)
+        if answer.whole:
+            raise NobodyLeft
+        # What came before this segment is the trainers', or has been told as dropped.
+        at = max(answer.start, self._began)
+        oldest = self._kept[0][0] if self._kept else at
+        if not answer.asked or without([(at, oldest)], self._skip):
+            raise error
+        again = _behind(at, self._kept)
+        rows = sum(batch.num_rows for _, batch in again)
+        self._rows -= rows
+        self._bytes -= sum(batch.nbytes for _, batch in again)
+        self._offset = at
+        self._go = self.ask(rank=trainer.rank, rows=self._unsaid - rows, offset=at)
+        self._unsaid = self._segment_bytes = 0
+        if self._go.whole:
+            raise NobodyLeft
+        return [*again, *_behind(at, left)]
+
     def _check(self) -> None:
         """Hear from the controller whether another trainer should have what follows."""
         if self._trainer is None:
@@ -222,6 +288,13 @@ class _Feeding(Connecting):
                 trainer.wait()
         except EnoughRows as enough:
             self._go_on_without(enough.rows)
+            return
+        except ConnectionError as error:
+            offset = self._offset  # rows that are left out may lie before it
+            for start, batch in self._go_on_after(error, []):
+                self._send(batch, start)
+            self._finish()
+            self._offset = offset
             return
         if trainer.taken != self._segment_rows:
             raise FeedError(

@@ -24,6 +24,9 @@ from howdah.spark.feed.tasks.feeder_client import (
     first_word,
 )
 
+MOST_LOST = 5
+"""Connections to trainers that one task may lose before it fails, for Spark to run it again."""
+
 
 class FeedTask(msgspec.Struct, frozen=True, kw_only=True):
     """What all tasks of one Spark job are told."""
@@ -76,6 +79,7 @@ class Connecting:
         rows: int = 0,
         dropped: Intervals | None = None,
         offset: int = 0,
+        lost: bool = False,
         first: int | None = None,
         leaves_out: int = 0,
     ) -> AssignmentResponse:
@@ -98,6 +102,7 @@ class Connecting:
                         rows=rows,
                         dropped=dropped or [],
                         offset=offset,
+                        lost=lost,
                         first=first,
                         leaves_out=leaves_out,
                     )

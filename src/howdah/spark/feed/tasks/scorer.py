@@ -16,14 +16,10 @@ import pyarrow as pa
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.messages import Fed
 from howdah.spark.feed.tasks.feeder_client import EnoughRows, NotTaken, TrainerConnection
-from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me
+from howdah.spark.feed.tasks.feeding import MOST_LOST, Connecting, FeedTask, Me
 
 OUTSTANDING_BYTES = 64 << 20
 """Rows on their way to be scored, whose answers have not come."""
-MOST_LOST = 5
-"""Connections one task may lose while it scores a partition."""
-
-
 AGAIN_S = 0.5
 """A trainer that ends is asked again after so long: the controller hears of its end meanwhile."""
 LOST = (ConnectionError, NotTaken)
