@@ -8,7 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from howdah.core import invariants
 from howdah.core.machine import Machine
 from howdah.core.messages import (
     AgentDisconnected,
@@ -41,6 +40,7 @@ from howdah.core.messages import (
 )
 from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.spec.model import Mode, Restart, Tracking
+from tests import invariants
 
 TASKS = st.sampled_from(
     [Task("worker", 0), Task("worker", 1), Task("worker", 2), Task("ps", 0), Task("board", 0)]

@@ -20,7 +20,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from howdah.core import invariants
 from howdah.core.causes import RULES, FailureCause, of_exit
 from howdah.core.machine import Machine
 from howdah.core.messages import (
@@ -47,6 +46,7 @@ from howdah.core.messages import (
 from howdah.core.plan import Completion, Plan, RolePlan
 from howdah.core.state import JobPhase, JobState, Outcome, TaskState
 from howdah.spec.model import Mode, Tracking
+from tests import invariants
 from tests.simulation.clock import Clock
 from tests.simulation.cluster import Agent, Cluster, Habits, Phase, Program
 

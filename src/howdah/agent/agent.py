@@ -162,7 +162,6 @@ class Agent:
     # -- the connection --------------------------------------------------------------------------
 
     async def _serve(self) -> _Ending:
-        """Until the end."""
         while True:
             if self._moved.done():
                 self._moved = self._loop.create_future()

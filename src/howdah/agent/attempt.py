@@ -208,7 +208,6 @@ class Attempt:
         )
 
     def heartbeat(self) -> Heartbeat:
-        """How it is doing."""
         run = self._run
         if run is not None and self.phase is HeldPhase.RUNNING:
             return run.heartbeat()
@@ -386,7 +385,6 @@ class Attempt:
         return max(by - self._loop.time(), 0.0) if by is not None else 0.0
 
     def _give_back(self) -> None:
-        """Everything it held."""
         watchdog = self._container.watchdog
         if self._reports is not None:
             self._reports.close()

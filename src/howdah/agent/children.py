@@ -71,7 +71,6 @@ class Children:
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
 
     def close(self) -> None:
-        """Stop watching."""
         self._loop.remove_signal_handler(signal.SIGCHLD)
 
     def start(
@@ -127,7 +126,6 @@ class Children:
         return self._known.keys()
 
     def reap(self) -> None:
-        """Take note of every child that has ended."""
         ended = False
         for pid in (*self._known, *self._watched):
             ended |= self._take(pid)

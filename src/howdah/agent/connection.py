@@ -289,7 +289,6 @@ class CallbackListener:
             return
 
     def close(self) -> None:
-        """Take no more callers."""
         if self._server is not None:
             self._server.close()
             self._server = None

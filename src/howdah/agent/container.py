@@ -88,7 +88,6 @@ class ContainerContext:
         return {pid: process for pid, process in found.items() if process is not None}
 
     def log_path(self, task: Task, attempt: int) -> Path:
-        """Log of an attempt."""
         if self.launch.log_names is LogNames.FLAT:
             return self.logs / f"{task.role}-{task.index}.{attempt}.log"
         return self.logs / f"{task.role}-{task.index}" / f"{attempt}.log"

@@ -222,7 +222,6 @@ class _Command:
 
     @property
     def runs(self) -> bool:
-        """Its first process has not ended."""
         return self._child.status is None
 
     def processes(self) -> dict[int, Stat]:

@@ -293,7 +293,6 @@ class Tail:
         return self._size > 0
 
     def put(self, data: bytes | memoryview) -> None:
-        """More of the stream."""
         piece = bytes(data[-_KEPT_BYTES:])
         self._pieces.append(piece)
         self._size += len(piece)
@@ -383,7 +382,6 @@ class LogSender:
         self._pushing = asyncio.get_running_loop().create_task(self._push())
 
     def grown(self) -> None:
-        """The log has more."""
         self._caught_up.clear()
         self._grown.set()
 
@@ -396,7 +394,6 @@ class LogSender:
             waiting.cancel()
 
     def stop(self) -> None:
-        """Push no more."""
         self._pushing.cancel()
 
     async def _push(self) -> None:
@@ -451,7 +448,6 @@ class LogFollowers:
         self._all[task, attempt] = LogSender(channel, task, attempt, path, offset, end)
 
     def leave(self, task: Task, attempt: int) -> None:
-        """Push that log no more."""
         if (follower := self._all.pop((task, attempt), None)) is not None:
             follower.stop()
 
@@ -461,7 +457,6 @@ class LogFollowers:
             self.leave(*key)
 
     def grown(self, task: Task, attempt: int) -> None:
-        """That log has more."""
         if (follower := self._all.get((task, attempt))) is not None:
             follower.grown()
 

@@ -183,7 +183,6 @@ class Reservation:
         del self._held[but:]
 
     def release(self) -> None:
-        """Give everything back."""
         self.let_go()
         for lock_ in self._locks:
             lock_.release()

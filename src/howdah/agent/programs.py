@@ -130,7 +130,6 @@ class Programs:
             program.asked = program.asked or program not in self._ended
 
     def ends(self) -> list[EndedProgram]:
-        """How they ended, in order."""
         return [
             EndedProgram(
                 process=program.process,

@@ -130,7 +130,6 @@ class ProgramRun:
         return all(0 <= program.status < 128 for program in self._programs.ends())
 
     def processes(self) -> list[list[int]]:
-        """All living processes by program."""
         return group(self._tree.look(), self.pids)
 
     def environment(self) -> dict[str, str] | str:
@@ -143,7 +142,6 @@ class ProgramRun:
         return self._environment(self._start.processes[0])
 
     def heartbeat(self) -> Heartbeat:
-        """How it is doing."""
         sample = self._sampler.read(self._gpu, self._reported.take)
         return self._heartbeat(sample, round(self._progress.idle_s(), 2))
 
@@ -186,7 +184,6 @@ class ProgramRun:
                 send_signal(process, number)
 
     def reported(self, report: Report) -> None:
-        """A program has reported something."""
         self._progress.shown()
         self._reported.add(report)
         if report.joined or report.step is not None:

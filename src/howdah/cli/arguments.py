@@ -418,7 +418,6 @@ def find_job(job_id: str | None, store: str | None) -> JobDirectory:
 
 
 def handle_of(job_id: str | None, store: str | None) -> AsyncJobHandle:
-    """A handle of `find_job`'s job."""
     from howdah.client.handle import AsyncJobHandle
 
     return AsyncJobHandle(find_job(job_id, store))

@@ -157,7 +157,6 @@ class JournalReading:
         self._saved: list[float] = []
 
     def take(self, entry: EventEntry | RecordEntry) -> None:
-        """Take the next entry in."""
         now = self.last = max(self.last, entry.now)
         if isinstance(entry, RecordEntry):
             record = entry.record

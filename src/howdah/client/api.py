@@ -203,7 +203,6 @@ def history(
 
 
 async def grouped(by: str | None, since: float | None, store: str | None) -> list[Usage]:
-    """What `history` gives."""
     if by is not None and by not in GROUPS:
         raise BadInput(f"jobs cannot be grouped by {by!r}; by {', '.join(GROUPS)} they can")
     found = await usages(

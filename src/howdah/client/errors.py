@@ -76,7 +76,6 @@ def not_saved(view: JobView) -> str:
 
 
 def exit_code_of(view: JobView) -> ExitCode:
-    """The exit code of a job that has ended."""
     if view.outcome is None:
         return ExitCode.FAILED
     return ExitCode(exit_code(Outcome(view.outcome), view.unsaved))

@@ -323,7 +323,6 @@ class Sweep:
             raise
 
     async def _end(self, index: int, handle: AsyncJobHandle) -> None:
-        """Wait for its end."""
         view = await handle.wait()
         try:
             values = _values(await handle.metrics())

@@ -26,7 +26,7 @@ from howdah.frameworks.registry import UnknownFramework
 from howdah.spec.model import Job
 from howdah.storage import journal, layout
 from howdah.storage.files import make_private_folder
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
 from howdah.storage.layout import JobMeta
 from howdah.wire.decoders import message_decoder
@@ -217,7 +217,6 @@ class _Known:
             return None
 
     def put(self, directory: JobDirectory, job: JobUsage) -> None:
-        """Remember a job that has ended."""
         if self._database is None or job.finished is None:
             return
         if stamp := _stamp(directory):

@@ -65,7 +65,6 @@ class AddressAnnouncer:
         self._last.add_done_callback(self._done)
 
     async def close(self) -> None:
-        """Announce nothing more."""
         if self._last is not None:
             self._last.cancel()
             await asyncio.wait([self._last])
@@ -113,7 +112,6 @@ class Redial:
         self._at_once = asyncio.Semaphore(AT_ONCE)
 
     async def run(self) -> None:
-        """Dial all that are missing."""
         containers = self._state().containers.values()
         missing = [c for c in containers if c.registered and c.listen and self._is_missing(c)]
         if not missing:

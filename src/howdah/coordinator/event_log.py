@@ -23,16 +23,13 @@ class Signal:
         self._listeners: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:
-        """Whether there are listeners."""
         return bool(self._listeners)
 
     def send(self) -> None:
-        """Call all listeners."""
         for listener in tuple(self._listeners):
             listener()
 
     def add(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` from now on."""
         self._listeners.append(listener)
 
     def remove(self, listener: Callable[[], None]) -> None:
@@ -42,7 +39,6 @@ class Signal:
 
     @contextlib.contextmanager
     def calling(self, listener: Callable[[], None]) -> Iterator[None]:
-        """Call ``listener`` inside the ``with`` block."""
         self.add(listener)
         try:
             yield

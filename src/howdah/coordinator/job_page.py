@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 from collections.abc import Callable
 
@@ -13,8 +12,6 @@ from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.event_log import Signal
 from howdah.core.state import JobPhase, JobState, TaskState
 from howdah.wire.addresses import listening
-
-log: logging.Logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """The app is started after this at the latest, if the gang takes its time to come together."""

@@ -64,7 +64,6 @@ class StatusDocument:
         self.changed: Signal = Signal()
 
     def touch(self) -> None:
-        """Something in the document is different now."""
         self.version += 1
         self._view = None
         self._json = None
@@ -86,7 +85,6 @@ class StatusDocument:
         return self._view
 
     def json(self) -> bytes:
-        """The document as JSON."""
         view = self.view()
         if self._json is None:
             begin = time.monotonic()
@@ -229,7 +227,6 @@ class LiveState:
         """The newest record of each task's page."""
 
     def of(self, task: Task, attempt: int) -> TaskLive | None:
-        """That attempt's measurements, if there are any."""
         live = self._tasks.get(task)
         return live if live is not None and live.attempt == attempt else None
 
@@ -314,7 +311,6 @@ class LiveState:
 
 
 def announcement(address: WebAddress) -> Record:
-    """The record of an announced page."""
     return Record(
         kind=PAGE_ANNOUNCED,
         text=f"{address.task} serves {address.name}",
@@ -349,7 +345,6 @@ class PendingReasons:
         self._touch = touch
 
     async def run(self) -> None:
-        """Ask until cancelled."""
         while True:
             await asyncio.sleep(ASKED_AGAIN_S if self.why else FIRST_ASKED_S)
             why = await self._asked() if self._awaited() else ""

@@ -186,7 +186,6 @@ class EventContext:
         return self.state.tasks[str(task)]
 
     def tasks(self, roles: Iterable[RolePlan]) -> Iterator[TaskData]:
-        """All tasks of these roles."""
         for role in roles:
             for number in range(role.maximum):
                 yield self.state.tasks[f"{role.name}:{number}"]
@@ -268,7 +267,6 @@ class EventContext:
     # -- roles and units ----------------------------------------------------------------------
 
     def opened(self) -> list[RolePlan]:
-        """Roles whose stage has been reached."""
         return self.index.opened(self.state.stage)
 
     def gang(self) -> list[RolePlan]:
@@ -353,7 +351,6 @@ class EventContext:
         self.changes += 1
 
     def passed(self, at: float | None) -> bool:
-        """Whether that time has come."""
         return at is not None and at <= self.now
 
     def jitter(self) -> float:

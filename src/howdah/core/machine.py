@@ -101,24 +101,6 @@ class Machine:
             times.append(at)
         return min(times, default=None)
 
-    def check_index(self) -> None:
-        """Hold the index against the state; for tests.
-
-        Raises:
-            AssertionError: they differ.
-        """
-        fresh = StateIndex(self.state)
-        for name in ("by_state", "unrequested", "awaited", "joined", "given_up"):
-            kept, made = getattr(self._index, name), getattr(fresh, name)
-            if name == "by_state":
-                kept = {r: {s: n for s, n in by.items() if n} for r, by in kept.items()}
-            if name == "unrequested":  # without those that are not wanted any more
-                made = {
-                    r: {i for i in n if not self.state.tasks[f"{r}:{i}"].retired}
-                    for r, n in made.items()
-                }
-            assert kept == made, f"{name}: {kept} kept, {made} are"
-
 
 def _job_times(state: JobState) -> Iterator[float]:
     """What the job as a whole waits for; tasks, containers and units are in the `StateIndex`."""

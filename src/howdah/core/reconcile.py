@@ -4,7 +4,7 @@
 that was missed is seen again: first start, restart of one task or of a gang, growth and take-over
 are the same code. For jobs of ten thousand tasks it looks at roles through their counts, and of
 single tasks only at those that this event has touched; with ``everything`` it looks at all of them,
-which changes nothing if nothing was missed (`howdah.core.invariants.settled`).
+which changes nothing if nothing was missed (`settled` of tests/invariants.py).
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.adapters.loaders import Loaders
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.tfrecord.filesystems import find, resolved
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 
 Segment = tuple[int, int]
 """Rows of an epoch's sequence: from, up to."""

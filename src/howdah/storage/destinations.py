@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 
 _MARK = re.compile(r"\.attempt-(\d+)")
 _CHUNK_BYTES = 1 << 20

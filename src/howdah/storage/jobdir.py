@@ -170,9 +170,6 @@ class JobDirectory:
     def stacks_path(self, task: Task, attempt: int) -> Path:
         return self.path / layout.STACKS / f"{task.role}-{task.index}-{attempt}.txt"
 
-    def output_path(self, task: Task) -> Path:
-        return self.path / layout.OUTPUTS / f"{task.role}-{task.index}"
-
     def container_path(self, container_id: str) -> Path:
         return self.path / layout.CONTAINERS / container_id
 
@@ -260,7 +257,6 @@ class JobDirectory:
         return self._read_if_there(layout.COORDINATOR, document_decoder(CoordinatorAddress))
 
     def write_coordinator(self, address: CoordinatorAddress) -> None:
-        """Publish the coordinator's address."""
         self._write(layout.COORDINATOR, address)
 
     def remove_coordinator(self) -> None:
@@ -276,7 +272,6 @@ class JobDirectory:
         return self._read_if_there(layout.FINAL, legacy_names.view)
 
     def write_final(self, view: JobView) -> None:
-        """Record how the job ended."""
         self._write(layout.FINAL, view)
 
     def _write(self, name: str, document: msgspec.Struct) -> None:

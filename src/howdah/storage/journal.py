@@ -170,7 +170,6 @@ class Journal:
 
     @property
     def next_seq(self) -> int:
-        """The number the next entry must have."""
         return self._next_seq
 
     def append(self, entry: Entry) -> None:

@@ -49,15 +49,6 @@ class LogPart(NamedTuple):
     """Where to go on reading. It is past ``offset + len(data)`` where a part is missing."""
 
 
-class Match(NamedTuple):
-    """A line that `grep` found."""
-
-    line: int
-    """Its number among the lines still kept, from 1; the line about a missing part counts."""
-    offset: int
-    text: str
-
-
 class LogWriter:
     """Writes one attempt's log. Not for several threads at once."""
 
@@ -233,20 +224,6 @@ def tail(path: Path | str, count: int) -> list[str]:
     return [line.decode(errors="replace") for line in found[-count:]]
 
 
-def grep(path: Path | str, pattern: str | re.Pattern[str], offset: int = 0) -> Iterator[Match]:
-    """The lines the regular expression is found in. Numbers count from ``offset``'s line.
-
-    Raises:
-        FileNotFoundError: there is no such log.
-        re.error: the pattern is no regular expression.
-    """
-    search = re.compile(pattern).search
-    for number, (start, line) in enumerate(lines(path, offset), 1):
-        text = line.decode(errors="replace")
-        if search(text):
-            yield Match(number, start, text)
-
-
 class LogTimes:
     """When the parts of a log were written, as its index tells. Asked for one part after the other."""
 
@@ -310,7 +287,6 @@ def segment_path(path: Path, start: int) -> Path:
 
 
 def index_path(path: Path) -> Path:
-    """File of the log's index."""
     return path.with_suffix(".idx")
 
 

@@ -22,9 +22,9 @@ from typing import TypeVar
 from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
+from howdah.storage.hdfs import is_hdfs
 from howdah.storage.hdfs.errors import AlreadyThere, NotFound
 from howdah.storage.hdfs.files import Hdfs, HdfsStat
-from howdah.storage.hdfs.names import is_hdfs
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import Replica
 
@@ -175,7 +175,6 @@ class Mirror:
         return first is not None
 
     def bring_stacks(self) -> None:
-        """Bring all stacks."""
         self._bring(layout.STACKS)
 
     def bring_metrics(self) -> None:

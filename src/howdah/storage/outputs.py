@@ -23,7 +23,7 @@ from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 from howdah.storage.stores import HDFS_PATIENCE_S
 
 _PAUSE_S = (0.25, 5.0)

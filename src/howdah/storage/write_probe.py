@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 
 HDFS_PATIENCE_S = 5.0
 """Each call waits so long for a NameNode that restarts."""

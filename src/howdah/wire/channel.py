@@ -86,7 +86,6 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Its network address."""
 
     def is_of(self, job_id: str) -> bool:
-        """Whether it belongs to that job."""
         return names_job(self.job, job_id)
 
 

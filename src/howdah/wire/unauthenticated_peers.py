@@ -121,7 +121,6 @@ class Seldom:
         self._next = 0.0
 
     def now(self) -> bool:
-        """Whether it is time for a line."""
         now = time.monotonic()
         if now < self._next:
             return False

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any, Self
 
+from howdah.storage.hdfs import split
 from howdah.storage.hdfs.errors import NotFound
 from howdah.storage.hdfs.files import HdfsStat
-from howdah.storage.hdfs.names import split
 
 FS = "hdfs://nn.example:8020"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from howdah.core import invariants
 from howdah.core.machine import Machine
 from howdah.core.messages import (
     AgentRegistered,
@@ -25,6 +24,7 @@ from howdah.core.messages import (
 )
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.state import JobPhase, JobState, TaskData, TaskState
+from tests import invariants
 
 C = TypeVar("C", bound=Command)
 WORKER = [Task("worker", index) for index in range(8)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from howdah.storage import logs
-from howdah.storage.logs import LogPart, LogTimes, LogWriter, grep, lines, read, size, tail
+from howdah.storage.logs import LogPart, LogTimes, LogWriter, lines, read, size, tail
 
 
 def everything(path: Path, limit: int = 100_000, start: int = 0) -> list[LogPart]:
@@ -269,7 +269,7 @@ def test_a_full_disk_stalls_nobody_and_the_log_goes_on_when_there_is_room(
     assert writer.offset == size(path)
 
 
-# -- lines, tail, grep, time ---------------------------------------------------------------------
+# -- lines, tail, time ---------------------------------------------------------------------------
 
 
 def test_lines_come_with_their_offsets(path: Path) -> None:
@@ -313,14 +313,6 @@ def test_a_tail_longer_than_what_is_kept_says_what_is_missing(path: Path) -> Non
 def test_what_is_no_text_is_shown_leniently(path: Path) -> None:
     LogWriter(path).write(b"caf\xc3\xa9 \xff\n")
     assert tail(path, 1) == ["café \ufffd"]
-
-
-def test_grep_finds_lines_with_number_and_offset(path: Path) -> None:
-    written(path, 1000).close()
-    found = list(grep(path, r"line 9[0-9]$"))
-    assert [match.text for match in found] == [f"line {n}" for n in range(90, 100)]
-    assert found[0].line == 91
-    assert read(path, found[0].offset, 7).data == b"line 90"
 
 
 def test_a_time_leads_to_its_offset(path: Path) -> None:

@@ -1,7 +1,6 @@
 """The same as `howdah.agent.host.procfs` where there is no /proc (macOS), as well as it goes.
 
-Through psutil if it is installed; without it only what is passed in is known, and processes that
-leave their program's process group are not found.
+Through psutil, which is a dependency there.
 """
 
 from __future__ import annotations
@@ -10,16 +9,11 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import psutil
+
 from howdah.agent.host.procfs import Stat, Usage, usage
 
 __all__ = ["Stat", "Usage", "usage"]  # the same everywhere, and the functions below
-
-try:
-    import psutil as _psutil
-except ImportError:
-    _psutil = None
-
-psutil: Any = _psutil
 
 
 def _stat(process: Any) -> Stat | None:
@@ -41,13 +35,7 @@ def _stat(process: Any) -> Stat | None:
 
 
 def stat(pid: int) -> Stat | None:
-    """That process, or None if it is gone (or unknown, without psutil)."""
-    if psutil is None:
-        try:
-            group, session = os.getpgid(pid), os.getsid(pid)
-        except OSError:
-            return None
-        return Stat(pid, 0, group, session, False, 0, 0.0, 0)
+    """That process, or None if it is gone."""
     try:
         return _stat(psutil.Process(pid))
     except psutil.Error:
@@ -61,8 +49,6 @@ def _living(processes: Iterable[Any]) -> dict[int, Stat]:
 
 def descendants(root: int, skip: Collection[int] = ()) -> dict[int, Stat]:
     """The living processes below ``root``, by pid, without those in ``skip`` and below them."""
-    if psutil is None:
-        return {}
     found: dict[int, Stat] = {}
     try:
         waiting = psutil.Process(root).children()
@@ -78,8 +64,6 @@ def descendants(root: int, skip: Collection[int] = ()) -> dict[int, Stat]:
 
 def marked(variable: str, value: str, skip: Collection[int] = ()) -> dict[int, Stat]:
     """Living processes whose environment has ``variable=value``, by pid."""
-    if psutil is None:
-        return {}
     found: list[Any] = []
     for process in psutil.process_iter():
         try:
@@ -114,8 +98,6 @@ def io_bytes(pids: Iterable[int]) -> tuple[int, int] | None:
 
 def command_line(pid: int) -> list[str]:
     """Its arguments; empty if it is gone."""
-    if psutil is None:
-        return []
     try:
         return psutil.Process(pid).cmdline()
     except (psutil.Error, OSError):
@@ -124,8 +106,6 @@ def command_line(pid: int) -> list[str]:
 
 def program(pid: int) -> str:
     """Path of its executable; empty if that can't be read."""
-    if psutil is None:
-        return ""
     try:
         return psutil.Process(pid).exe()
     except (psutil.Error, OSError):
@@ -157,8 +137,6 @@ def prefer_as_oom_victim(pid: int, *, first: bool = False) -> None:
 
 def connections(pids: Iterable[int]) -> list[tuple[int, str, int, bool]]:
     """TCP sockets of these processes: local port, peer's address and port, and whether it listens."""
-    if psutil is None:
-        return []
     found: list[tuple[int, str, int, bool]] = []
     for pid in pids:
         try:

@@ -58,7 +58,6 @@ MARKER = "HOWDAH_CONTAINER"
 
 
 def marker(job_id: str, container_id: str) -> str:
-    """The marker's value for that container."""
     return f"{job_id}/{container_id}"
 
 

@@ -71,7 +71,6 @@ def stat(pid: int) -> Stat | None:
 
 
 def all_pids() -> list[int]:
-    """Every process there is."""
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]  # noqa: PTH208
 
 

@@ -6,7 +6,6 @@ moment. What a page's reader sends, and the secret that goes with it, is for the
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable, Collection
@@ -14,9 +13,9 @@ from collections.abc import Callable, Collection
 from howdah.agent.host.processes import HAS_PROC, socket_inodes
 from howdah.agent.host.tcp_table import (
     ESTABLISHED,
-    LISTEN,
     SYN_RECEIVED,
     SocketRow,
+    listening_at,
     packed,
     rows,
     tables,
@@ -28,36 +27,25 @@ _ANY = (b"\0" * 4, b"\0" * 16)
 def listeners(host: str, port: int) -> list[SocketRow]:
     """The sockets that get connections to a numeric address, as Linux chooses among them: those bound
     to the very address, else to all IPv4 addresses, else to all (``__inet_lookup_listener``)."""
-    found = [row for t in tables() for row in rows(t, port) if _listens(row, port)]
+    found = listening_at((port,))
     for address in (packed(host), *_ANY):
         if chosen := [row for row in found if row.local[0] == address]:
             return chosen
     return []
 
 
-def _listens(row: SocketRow, port: int) -> bool:
-    return row.state == LISTEN and row.local[1] == port
-
-
 def serves(pids: Callable[[], Collection[int]], host: str, port: int) -> bool:
-    """Whether connections to that numeric address get to these processes and to no others.
-
-    Where the system does not tell (macOS without psutil), whether anything answers there.
-    """
+    """Whether connections to that numeric address get to these processes and to no others."""
     if not HAS_PROC:
-        return _serves_portably(pids(), host, port)
+        return _serves_portably(pids(), port)
     inodes = {row.inode for row in listeners(host, port)}
     return bool(inodes) and inodes <= socket_inodes(pids())
 
 
-def _serves_portably(pids: Collection[int], host: str, port: int) -> bool:
-    from howdah.agent.host import portable
+def _serves_portably(pids: Collection[int], port: int) -> bool:
+    from howdah.agent.host.portable import connections
 
-    if portable.psutil is not None:
-        return any(listens and own == port for own, _, _, listens in portable.connections(pids))
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=0.2):
-        return True
-    return False
+    return any(listens and own == port for own, _, _, listens in connections(pids))
 
 
 def far_uid(near: socket.socket) -> int | None:

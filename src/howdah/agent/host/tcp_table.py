@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 ESTABLISHED = b"01"
@@ -52,6 +52,17 @@ def rows(table: bytes, port: int) -> Iterator[SocketRow]:
             local, remote = _end(fields[1]), _end(fields[2])
             yield SocketRow(local, remote, fields[3], int(fields[7]), int(fields[9]))
         place = table.find(part, end)
+
+
+def listening_at(ports: Iterable[int]) -> list[SocketRow]:
+    """Sockets that listen on these ports, on whatever address."""
+    return [
+        row
+        for table in tables()
+        for port in ports
+        for row in rows(table, port)
+        if row.state == LISTEN and row.local[1] == port
+    ]
 
 
 def _end(field: bytes) -> End:

@@ -174,7 +174,6 @@ class ProgressMonitor:
         self._looked = self._last
 
     def shown(self) -> None:
-        """It has just shown progress."""
         self._last = self._clock()
 
     def idle_s(self) -> float:

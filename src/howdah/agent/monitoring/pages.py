@@ -63,7 +63,6 @@ class Pages:
 
     @property
     def published(self) -> tuple[WebAddress, ...]:
-        """Those that are served now."""
         return tuple(self._published.values())
 
     def keep(self, page: Web) -> None:

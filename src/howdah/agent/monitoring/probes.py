@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from howdah.agent.host.processes import HAS_PROC, socket_inodes
-from howdah.agent.host.tcp_table import ESTABLISHED, LISTEN, packed, rows, tables
+from howdah.agent.host.tcp_table import ESTABLISHED, LISTEN, listening_at, packed, rows, tables
 
 Address = tuple[str, int]
 
@@ -52,13 +52,7 @@ def foreign_owners(pids: Callable[[], Collection[int]], ports: Collection[int]) 
     the attempt runs as. Nobody where the kernel does not tell."""
     if not HAS_PROC:
         return {}
-    found = {
-        port: row.uid
-        for table in tables()
-        for port in ports
-        for row in rows(table, port)
-        if row.state == LISTEN and row.local[1] == port and row.uid != os.getuid()
-    }
+    found = {row.local[1]: row.uid for row in listening_at(ports) if row.uid != os.getuid()}
     if not found:
         return found
     own: set[int] = set()

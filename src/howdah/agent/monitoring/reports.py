@@ -171,7 +171,6 @@ class ReportedValues:
         self._keys: set[str] = set()
 
     def add(self, report: Report) -> None:
-        """The newest value of each key counts."""
         if report.step is not None:
             self.step = report.step
         if report.total is not None:

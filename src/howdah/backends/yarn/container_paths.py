@@ -8,7 +8,7 @@ from howdah.backends.job_paths import tensorboard_folder
 from howdah.backends.yarn.local_resources import HOWDAH, SOURCE, LocalResources
 from howdah.spec.model import Job
 from howdah.storage import layout
-from howdah.storage.hdfs.names import is_hdfs
+from howdah.storage.hdfs import is_hdfs
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -206,7 +206,6 @@ def _size_unknown(job_id: str, why: Exception) -> None:
 
 
 def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
-    """Say what would be removed."""
     from howdah.backends.base import BackendError
     from howdah.cli.display.formatting import (
         Paint,

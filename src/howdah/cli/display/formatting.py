@@ -182,5 +182,4 @@ def display_width(text: str) -> int:
 
 
 def window_width() -> int:
-    """Columns of the terminal."""
     return shutil.get_terminal_size().columns

@@ -59,7 +59,6 @@ class Writer:
         self._put(self._out, tame_bytes(data) if is_terminal(self._out) else data)
 
     def err(self, data: bytes) -> None:
-        """Write to standard error, likewise."""
         self._put(self._err, tame_bytes(data) if is_terminal(self._err) else data)
 
     def status(self, line: bytes | None) -> None:

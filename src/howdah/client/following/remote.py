@@ -129,7 +129,6 @@ class Remote:
         return final
 
     async def running(self) -> Running:
-        """Whether the job has a coordinator."""
         return await self._ask_site(self.site.running)
 
     async def _ask_site(self, question: Callable[[], _A]) -> _A:

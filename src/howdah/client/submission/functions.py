@@ -52,7 +52,6 @@ def place(backend: str | None) -> str:
 
 
 def job_name(function: Callable[..., Any]) -> str:
-    """The default name of a job that calls this function."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("._-")[:100] or "function"
 
 
@@ -84,7 +83,6 @@ class FunctionJob:
         )
 
     def populate(self, directory: JobDirectory) -> None:
-        """Put the call into a new job's directory."""
         folder = directory.path / layout.FUNCTION
         make_private_folder(folder)
         write_atomically(folder / CALL, self._call)

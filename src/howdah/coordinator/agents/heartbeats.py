@@ -120,7 +120,6 @@ class HeartbeatMonitor:
                 self._emit(TaskHung(task=task, attempt=attempt, idle_s=idle_s))
 
     async def run(self) -> None:
-        """Tick until cancelled."""
         while True:
             await asyncio.sleep(TICK_S)
             self.tick(self._clock.now())
@@ -155,7 +154,6 @@ class Metrics:
         self._unstored: list[TaskSample] = []
 
     def take(self, task: Task, attempt: int, sample: Sample) -> None:
-        """Take in a sample as it came."""
         series = self._series.get(task)
         if series is None:
             series = self._series[task] = _Series(self._held)

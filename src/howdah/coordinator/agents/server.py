@@ -85,7 +85,6 @@ class AgentSession:
         self.name: str = str(task)
 
     def end(self) -> None:
-        """Wake what waits for its end."""
         if self.over is not None:
             self.over.set()
 
@@ -120,7 +119,6 @@ class Agents:
         return True
 
     def connected(self, container_id: str) -> bool:
-        """Whether that container's agent has a connection."""
         return container_id in self._sessions
 
     def protocol(self, container_id: str) -> tuple[int, int] | None:
@@ -236,7 +234,6 @@ class AgentServer:
         return ""
 
     async def serve(self, channel: Channel[Any], hello: AgentHello) -> None:
-        """Speak with one agent until its connection ends."""
         if reason := self.refusal(channel, hello):
             if self._refusals.now():
                 log.warning("agent of %s refused: %s", hello.container_id[:100], reason)

@@ -9,7 +9,6 @@ costs this process `EXEC_WINDOW` messages a direction and delays nobody else.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 import shlex
 import time
@@ -41,8 +40,6 @@ from howdah.wire.messages import (
     OpenExec,
     Refuse,
 )
-
-log = logging.getLogger(__name__)
 
 MOST = 64
 """Commands of one job at once."""

@@ -78,7 +78,6 @@ class LiveJob:
         return self.status.view()
 
     def job(self) -> Job:
-        """The resolved job file."""
         return self._job
 
     def plan(self) -> Plan:
@@ -86,7 +85,6 @@ class LiveJob:
         return self._plan
 
     def tasks(self) -> list[Task]:
-        """All tasks of the job."""
         return [data.task for data in self._state().tasks.values()]
 
     def records(self, after_seq: int) -> list[RecordUpdate]:
@@ -273,7 +271,6 @@ class _Subscription:
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the subscription."""
         self._closed = True
         self._events.grown.remove(self._wake.set)
         self._status.changed.remove(self._wake.set)

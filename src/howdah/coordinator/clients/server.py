@@ -57,7 +57,6 @@ class Clients:
         return len(self._open)
 
     async def serve(self, channel: Channel[Any], hello: ClientHello) -> None:
-        """Speak with one client until it goes."""
         if reason := self._refusal(channel, hello):
             channel.send(Refuse(reason=reason))
             return

@@ -319,7 +319,6 @@ async def log_or_search(api: Api, request: Request) -> Response:
 
 
 async def log(api: Api, request: Request) -> Response:
-    """A part of a log, or its tail."""
     offset = _integer(request, "offset", 0) or 0
     lines = _integer(request, "tail", None)
     limit = _integer(request, "limit", None) or logs.PAGE
@@ -331,7 +330,6 @@ async def log(api: Api, request: Request) -> Response:
 
 
 async def search(api: Api, request: Request) -> Response:
-    """Lines of a log that hold a text."""
     wanted = request.query_params.get("grep", "")
     if not wanted:
         raise Refusal(400, "grep is empty; give the text to look for")

@@ -24,8 +24,6 @@ SCAN = 8 * 1024 * 1024
 MATCHES = 500
 BURST = 256 * 1024
 """Bytes sent to a follower at once; what came before them since the last time is skipped."""
-FLUSH_S = 0.15
-"""What a log grew by is gathered for this long before it is sent."""
 
 
 def whole_text(data: bytes) -> tuple[str, int]:
@@ -180,7 +178,6 @@ class Gatherer:
         self._skipped = 0
 
     def add(self, update: LogUpdate) -> None:
-        """Take bytes in."""
         continues = (update.attempt, update.offset) == (
             self._attempt,
             self._offset + len(self._held),

@@ -89,7 +89,6 @@ def _forms(secret: str) -> set[bytes]:
 
 
 def mask_of(source: SecretHolder) -> Mask:
-    """The mask of a job as it is now."""
     pages = {page.secret for page in source.web_targets().values() if page.secret}
     values = frozenset(value for value in _values(source.job()) if _is_telling(value))
     return _mask(values | pages | {source.token})

@@ -41,7 +41,6 @@ class JobCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics."""
         view = self._view()
         yield from _job(view)
         yield from _tasks(view, self._reported)
@@ -78,7 +77,6 @@ def registry(
 
 
 def text(own: CollectorRegistry) -> bytes:
-    """One scrape."""
     return generate_latest(own)
 
 

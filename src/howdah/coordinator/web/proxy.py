@@ -374,7 +374,6 @@ class WebSockets:
         return asyncio.StreamReaderProtocol(reader, functools.partial(self._start, peer))
 
     def close(self) -> None:
-        """End them all."""
         for task in self._open:
             task.cancel()
 

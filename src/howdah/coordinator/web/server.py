@@ -98,7 +98,6 @@ class _Uvicorn(uvicorn.Server):
         self._over = asyncio.Event()
 
     def end(self) -> None:
-        """Leave the main loop."""
         self.should_exit = True
         self.server_state.ending = True  # type: ignore[attr-defined]
         self._over.set()
@@ -129,7 +128,6 @@ class _Uvicorn(uvicorn.Server):
         self.started = True
 
     async def main_loop(self) -> None:
-        """Nothing is to be done but to wait."""
         self.up.set()
         await self._over.wait()
 

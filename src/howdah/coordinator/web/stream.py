@@ -246,7 +246,6 @@ class StreamWatch:
         """A record came, so states have changed and not just measurements."""
 
     def wake(self, *, urgent: bool = False) -> None:
-        """There is something new."""
         self.urgent = self.urgent or urgent
         self._changed.set()
 
@@ -287,7 +286,6 @@ class Watchers:
                 self._listening = None
 
     def close(self) -> None:
-        """End all streams."""
         self.closing = True
         for watch in self._watches:
             watch.wake()
@@ -305,7 +303,6 @@ class Watchers:
 
 
 def new_records(source: LiveJob, after: int) -> list[RecordLine]:
-    """The next lines of the event log."""
     return [record_line(update) for update in source.records(after)[:RECORDS_MAX]]
 
 
@@ -370,7 +367,6 @@ class _Reader:
         """There are more records to send at once."""
 
     def records(self) -> list[bytes]:
-        """Events of the next records."""
         lines = new_records(self._source, self._after)
         self.behind = len(lines) == RECORDS_MAX
         if lines:
@@ -404,7 +400,6 @@ class _LogFollower:
         self.reading = asyncio.ensure_future(self._read(source, cursor, cursor.task, watch))
 
     def take(self) -> list[LogChange]:
-        """What has come."""
         return self._gatherer.take(final=self._ended)
 
     async def _read(self, source: LiveJob, cursor: Cursor, task: Task, watch: StreamWatch) -> None:

@@ -131,7 +131,7 @@ def _state_of_url(url: str) -> str:
 
 def _listing(url: str) -> dict[str, str]:
     """All files below, relative (empty for the file itself), with something that changes."""
-    from howdah.storage.hdfs.names import is_hdfs
+    from howdah.storage.hdfs import is_hdfs
 
     if is_hdfs(url):
         hdfs = _hdfs(url)
@@ -160,7 +160,7 @@ def _listing(url: str) -> dict[str, str]:
 
 def _fetch(url: str, names: Iterable[str], target: Path) -> None:
     """Those of `_listing` into a folder."""
-    from howdah.storage.hdfs.names import is_hdfs
+    from howdah.storage.hdfs import is_hdfs
 
     get: Callable[[str, str], object]
     if is_hdfs(url):

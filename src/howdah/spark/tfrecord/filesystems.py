@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.storage.hdfs.names import is_hdfs, split
+from howdah.storage.hdfs import is_hdfs, split
 from howdah.storage.jobdir import user_name
 
 _GLOB = frozenset("*?[")

@@ -29,9 +29,9 @@ from typing import Any
 
 import msgspec
 
+from howdah.storage.hdfs import is_hdfs, split
 from howdah.storage.hdfs.calls import Appender, close, opened, soon
 from howdah.storage.hdfs.errors import NotClosedInTime, NotFound
-from howdah.storage.hdfs.names import is_hdfs, split
 from howdah.storage.hdfs.session import HdfsSession
 
 __all__ = ["Hdfs", "HdfsStat", "is_hdfs", "split"]
@@ -74,7 +74,6 @@ class Hdfs(HdfsSession):
         return self.call("look at", path, lambda c: soon(_look, c, path))
 
     def exists(self, place: str) -> bool:
-        """Whether there is a file or folder."""
         try:
             self.stat(place)
         except NotFound:

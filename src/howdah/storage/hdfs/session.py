@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
+from howdah.storage.hdfs import split
 from howdah.storage.hdfs.errors import (
     AlreadyThere,
     BeingWritten,
@@ -15,7 +16,6 @@ from howdah.storage.hdfs.errors import (
     HdfsQuotaExceeded,
     translate,
 )
-from howdah.storage.hdfs.names import split
 
 _CONFIG = {
     # The client's own retries (15 with up to 15 s between) know no deadline; ours do.
@@ -77,7 +77,6 @@ class HdfsSession:
         return path
 
     def url(self, place: str) -> str:
-        """The URL of a path."""
         return f"{self.fs or 'hdfs://'}{self.path(place)}"
 
     # -- for the calls ---------------------------------------------------------------------------

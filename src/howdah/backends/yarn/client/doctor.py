@@ -26,8 +26,8 @@ from howdah.hadoop.errors import ConfigurationError, HadoopError
 from howdah.hadoop.namenode import NameNode
 from howdah.hadoop.security.credentials import TOKEN_FILE
 from howdah.spec.model import Master
+from howdah.storage.hdfs import split
 from howdah.storage.hdfs.files import Hdfs
-from howdah.storage.hdfs.names import split
 
 CONNECT_S = 3.0
 LEAST_SPACE = 10 * 2**30

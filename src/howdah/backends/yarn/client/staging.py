@@ -27,7 +27,7 @@ from howdah.packing.store import Uploaded
 from howdah.packing.tarball import TarEntry
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
-from howdah.storage.hdfs.names import split
+from howdah.storage.hdfs import split
 
 if TYPE_CHECKING:
     from howdah.packing.files import Extra

@@ -56,7 +56,7 @@ from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage.files import write_atomically
-from howdah.storage.hdfs.names import split
+from howdah.storage.hdfs import split
 from howdah.storage.jobdir import JobDirectory, base_folder
 from howdah.storage.mirror import Mirror
 

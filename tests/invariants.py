@@ -55,12 +55,27 @@ def settled(machine: Machine, now: float) -> None:
     """
     if machine.state.plan is None:
         return
-    machine.check_index()
+    _check_index(machine)
     state = _decode(_encode(machine.state))
     context = EventContext(state, StateIndex(state), now, "everything once more")
     reconcile(context, everything=True)
     _must(not context.commands, f"missed: {context.commands}")
     _must(state == machine.state, f"missed: {_differences(machine.state, state)}")
+
+
+def _check_index(machine: Machine) -> None:
+    """Hold the machine's index against its state."""
+    fresh = StateIndex(machine.state)
+    for name in ("by_state", "unrequested", "awaited", "joined", "given_up"):
+        kept, made = getattr(machine._index, name), getattr(fresh, name)
+        if name == "by_state":
+            kept = {r: {s: n for s, n in by.items() if n} for r, by in kept.items()}
+        if name == "unrequested":  # without those that are not wanted any more
+            made = {
+                r: {i for i in n if not machine.state.tasks[f"{r}:{i}"].retired}
+                for r, n in made.items()
+            }
+        _must(kept == made, f"{name}: {kept} kept, {made} are")
 
 
 def _differences(one: JobState, other: JobState) -> dict[str, object]:
