@@ -1,4 +1,7 @@
-"""A job in your hands, for asyncio programs. `howdah.client.sync` has the same for all others."""
+"""A job in your hands, for asyncio programs.
+
+`howdah.client.sync.JobHandle` has the same for all others, and says of each method what it does and raises.
+"""
 
 from __future__ import annotations
 
@@ -161,14 +164,7 @@ class AsyncJobHandle:
         return self._directory.final() or self._remote.site.final()
 
     async def wait(self, timeout_s: float | None = None, *, check: bool = False) -> JobView:
-        """Wait for the job's end, and for all callbacks to have been called.
-
-        Raises:
-            TimeoutError: it has not ended within ``timeout_s``; the job goes on.
-            JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
-                an output is missing.
-            Unreachable: the job has no coordinator any more.
-        """
+        """As `howdah.JobHandle.wait`."""
         try:
             async with asyncio.timeout(timeout_s) as limit:
                 view = await (self._called() if self._callbacks else self._end())
@@ -201,25 +197,7 @@ class AsyncJobHandle:
         tail: int | None = None,
         since: float | None = None,
     ) -> AsyncIterator[LogLine]:
-        """What tasks print, whole lines, with ``follow`` until the job has ended.
-
-        Lines of one attempt come in order, each once. Those that are already there come in the order
-        of their times; what is printed from now on as it comes. Not guaranteed: the order between
-        tasks within a tenth of a second, or while the clock of a host is being set.
-
-        Args:
-            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
-            attempt: that attempt alone; without it, all of them.
-            follow: go on with what is printed from now on.
-            tail: begin with the last so many lines of each log, not with the first.
-            since: leave out what was written before, in seconds since the epoch.
-
-        Where earlier attempts' logs cannot be read and running ones can, the others are left out with a
-        `RuntimeWarning`.
-
-        Raises:
-            BadInput: the job has no such task or attempt.
-        """
+        """As `howdah.JobHandle.logs`."""
         async for block in self.log_blocks(
             *tasks, attempt=attempt, follow=follow, tail=tail, since=since
         ):
@@ -350,10 +328,7 @@ class AsyncJobHandle:
         return BadInput(f"{self.job_id} has no task {name!r}; it has {known}")
 
     def page(self, to: str = "") -> str | None:
-        """A one-time address of the job page, good for ten minutes; None while it is not served.
-
-        With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
-        """
+        """As `howdah.JobHandle.page`."""
         from howdah.client.following.tunnel import page_base
         from howdah.wire.messages import SHORT_TICKET_PROTOCOL
         from howdah.wire.tickets import login_link
@@ -372,18 +347,7 @@ class AsyncJobHandle:
     # -- acting ----------------------------------------------------------------------------------
 
     async def stop(self, reason: str = "", *, firm: bool = False, by: str = "") -> None:
-        """Have the job stopped; returns once that is certain to happen.
-
-        Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
-        ``by``: who wants it, where that is not the user of this process.
-        On a cluster a job whose coordinator has not begun is ended by the cluster, and with ``firm``
-        also one whose coordinator does not answer.
-
-        Raises:
-            Refused: the coordinator will not.
-            Unreachable: it does not answer.
-            BackendError: the cluster does not end it.
-        """
+        """As `howdah.JobHandle.stop`."""
         site = self._remote.site
         why = f"stopped by {by}" + (f": {reason}" if reason else "") if by else reason
         if not site.at_hand and await self._remote.running() is Running.NOT_YET:
@@ -402,12 +366,7 @@ class AsyncJobHandle:
             raise Refused(f"{self.job_id} was not stopped: {answer.problem}")
 
     async def stacks(self, task: str) -> str:
-        """Stacks of the Python threads of a running task.
-
-        Raises:
-            BadInput: the job has no such task, or has ended.
-            Refused: they could not be taken.
-        """
+        """As `howdah.JobHandle.stacks`."""
         reply = await self._remote.ask(AskStacks(task=self.task(task)), StacksReply)
         if reply is None:
             raise BadInput(f"{self.job_id} has ended: {task} has no stacks to show")
@@ -416,41 +375,17 @@ class AsyncJobHandle:
         return reply.text
 
     async def metrics(self, *tasks: str, since: float | None = None) -> list[Measurement]:
-        """What was measured of tasks and what they reported, in the order it came.
-
-        A running job's measurements come some seconds late.
-
-        Args:
-            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
-            since: only what was measured later, in seconds since the epoch.
-
-        Raises:
-            BadInput: the job has no such task.
-            BackendError: the cluster that keeps them does not answer.
-        """
+        """As `howdah.JobHandle.metrics`."""
         floor = float("-inf") if since is None else since
         wanted = self.tasks(*tasks)
         return await asyncio.to_thread(lambda: list(measurements(self._directory, wanted, floor)))
 
     async def outputs(self, *tasks: str) -> list[Output]:
-        """Files that were kept of the job so far, by name.
-
-        Args:
-            tasks: as of `metrics`.
-
-        Raises:
-            BadInput: the job has no such task.
-            NoOutputs: the place where they are does not answer.
-        """
+        """As `howdah.JobHandle.outputs`."""
         return await asyncio.to_thread(outputs, self._directory, self.tasks(*tasks))
 
     async def fetch(self, output: Output, to: str | Path = ".") -> Path:
-        """Copy a file of `outputs` into that folder, or to that path; where it is then.
-
-        Raises:
-            BadInput: there is something of that name already, or no such folder.
-            NoOutputs: it cannot be read.
-        """
+        """As `howdah.JobHandle.fetch`."""
         return await asyncio.to_thread(fetch, output, Path(to))
 
     # -- callbacks -------------------------------------------------------------------------------

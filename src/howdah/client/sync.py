@@ -159,7 +159,8 @@ class JobHandle:
         """What tasks print, whole lines, with ``follow`` until the job has ended.
 
         Lines of one attempt come in order, each once. Those that are already there come in the order
-        of their times; what is printed from now on as it comes.
+        of their times; what is printed from now on as it comes. Not guaranteed: the order between
+        tasks within a tenth of a second, or while the clock of a host is being set.
 
         Args:
             tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
@@ -172,7 +173,7 @@ class JobHandle:
         `RuntimeWarning`.
 
         Raises:
-            BadInput: the job has no such task.
+            BadInput: the job has no such task or attempt.
         """
         return Background.iterate(
             self._handle.logs(*tasks, attempt=attempt, follow=follow, tail=tail, since=since)
@@ -191,9 +192,13 @@ class JobHandle:
         Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
         ``by``: who wants it, where that is not the user of this process.
 
+        On a cluster a job whose coordinator has not begun is ended by the cluster, and with ``firm``
+        also one whose coordinator does not answer.
+
         Raises:
             Refused: the coordinator will not.
             Unreachable: it does not answer.
+            BackendError: the cluster does not end it.
         """
         Background.call(self._handle.stop(reason, firm=firm, by=by))
 
