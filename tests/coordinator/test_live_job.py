@@ -8,29 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from howdah.coordinator.clients.live_job import NoLog, StatusChanged
+from howdah.coordinator.clients.live_job import NoLog
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import ContainerRequest, Exit, Task
 from howdah.spec.model import Job, Role
-from howdah.wire.messages import RecordUpdate, WebAddress
+from howdah.wire.messages import WebAddress
 from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import in_loop, world
 
 PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker": Role(instances=2)})
-
-
-@in_loop
-async def test_nothing_that_happens_after_subscribing_is_missed(tmp_path: Path) -> None:
-    async with world(tmp_path) as job:
-        coordinator = job.start()
-        source = coordinator.live_job
-        subscription = source.subscribe()
-        for agent in await job.backend.running(2):
-            agent.exit(0)
-        await job.finished()
-        heard = [update async for update in subscription]
-        assert [u for u in heard if isinstance(u, RecordUpdate)] == source.records(0)
-        assert any(isinstance(u, StatusChanged) for u in heard)
 
 
 @in_loop

@@ -14,8 +14,9 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.client.following import offline_job
 from howdah.client.lookup.site import site_of
-from howdah.coordinator.clients.live_job import NoLog, StatusChanged
+from howdah.coordinator.clients.live_job import NoLog
 from howdah.coordinator.driver import JobOver
+from howdah.coordinator.event_log import Signal
 from howdah.coordinator.status import UnknownTask
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import JobSubmitted, Task
@@ -126,10 +127,10 @@ class PastJob:
         """Lines of the event log with ``seq > after_seq``, oldest first."""
         return self._records[bisect.bisect_right(self._records, after_seq, key=lambda r: r.seq) :]
 
-    async def subscribe(self) -> AsyncIterator[RecordUpdate | StatusChanged]:
-        """Nothing comes any more."""
-        for update in ():
-            yield update
+    @property
+    def grown(self) -> Signal:
+        """Never sent: nothing comes any more."""
+        return Signal()
 
     def log_attempts(self, task: Task) -> list[int]:
         """Attempts of the task that have a log, ascending."""

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.clients.live_job import NoLog, StatusChanged
+from howdah.coordinator.clients.live_job import NoLog
+from howdah.coordinator.event_log import Signal
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import Level, Record, Task
 from howdah.core.plan import Plan, RolePlan
@@ -74,7 +75,7 @@ class FakeJob:
         self.stops: list[tuple[str, str, bool]] = []
         self.stack_text: str | None = 'Thread 1 (idle): "MainThread"\n    step (train.py:31)'
         self.views = 0
-        self._listeners: set[asyncio.Queue[RecordUpdate | StatusChanged | None]] = set()
+        self.grown = Signal()
         self._log_grew = asyncio.Event()
 
     # -- what tests do ----------------------------------------------------------------------------
@@ -82,12 +83,10 @@ class FakeJob:
     def task(self, name: str, **fields: Any) -> None:
         """Change a task."""
         self.tasks[name] = msgspec.structs.replace(self.tasks[name], **fields)
-        self._tell(StatusChanged())
 
     def change(self, **fields: Any) -> None:
         """Change the job."""
         self.head = msgspec.structs.replace(self.head, **fields)
-        self._tell(StatusChanged())
 
     def say(
         self,
@@ -115,7 +114,7 @@ class FakeJob:
             ),
         )
         self.story.append(update)
-        self._tell(update)
+        self.grown.send()
         return update
 
     def fail(self, failure: FailureView) -> None:
@@ -143,12 +142,8 @@ class FakeJob:
 
     @property
     def listeners(self) -> int:
-        """Subscriptions that are open."""
-        return len(self._listeners)
-
-    def _tell(self, item: RecordUpdate | StatusChanged | None) -> None:
-        for listener in self._listeners:
-            listener.put_nowait(item)
+        """Streams that are open."""
+        return len(self.grown._listeners)
 
     # -- JobSource --------------------------------------------------------------------------------
 
@@ -175,19 +170,6 @@ class FakeJob:
 
     def records(self, after_seq: int) -> list[RecordUpdate]:
         return [update for update in self.story if update.seq > after_seq]
-
-    def subscribe(self) -> AsyncIterator[RecordUpdate | StatusChanged]:
-        queue: asyncio.Queue[RecordUpdate | StatusChanged | None] = asyncio.Queue()
-        self._listeners.add(queue)
-
-        async def items() -> AsyncIterator[RecordUpdate | StatusChanged]:
-            try:
-                while (item := await queue.get()) is not None:
-                    yield item
-            finally:
-                self._listeners.discard(queue)
-
-        return items()
 
     def log_attempts(self, task: Task) -> list[int]:
         self._check(task)

@@ -7,16 +7,13 @@ and must not block; what touches a file is ``async``.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from urllib.parse import urlsplit
-
-import msgspec
 
 from howdah.coordinator.agents.heartbeats import Metrics
 from howdah.coordinator.agents.server import StackRequests
 from howdah.coordinator.driver import EventDriver, JobOver
-from howdah.coordinator.event_log import EventLog
+from howdah.coordinator.event_log import EventLog, Signal
 from howdah.coordinator.job_logs import JobLogs
 from howdah.coordinator.status import LiveState, StatusDocument, UnknownTask, pages
 from howdah.core.messages import StopRequested, Task
@@ -26,10 +23,6 @@ from howdah.spec.model import Job
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
 from howdah.wire.status import JobView
-
-
-class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """`LiveJob.view` would give something else now. Several changes may come as one."""
 
 
 class NoLog(LookupError):
@@ -91,13 +84,10 @@ class LiveJob:
         """Lines of the event log with ``seq > after_seq``, oldest first."""
         return self.events.after(after_seq)
 
-    def subscribe(self) -> AsyncIterator[RecordUpdate | StatusChanged]:
-        """New records as they come, and word that the status changed.
-
-        Nothing that happens after the call is missed, even before the first ``anext``. Closing
-        the iterator (``aclose``) ends the subscription; the job's end ends the iterator.
-        """
-        return _Subscription(self)
+    @property
+    def grown(self) -> Signal:
+        """Sent whenever the event log has more."""
+        return self.events.grown
 
     def log_attempts(self, task: Task) -> list[int]:
         """Attempts of the task that have a log, ascending.
@@ -231,47 +221,3 @@ class LiveJob:
         tasks = self._state().tasks
         if str(task) not in tasks:
             raise UnknownTask(task, tasks)
-
-
-class _Subscription:
-    """Records and status changes from the moment it is made."""
-
-    def __init__(self, job: LiveJob) -> None:
-        self._events = job.events
-        self._status = job.status
-        self._finished = job.finished
-        self._wake = asyncio.Event()
-        self._seq = self._events.last_seq
-        self._version = self._status.version
-        self._ready: deque[RecordUpdate] = deque()
-        self._closed = False
-        self._events.grown.add(self._wake.set)
-        self._status.changed.add(self._wake.set)
-
-    def __aiter__(self) -> _Subscription:
-        return self
-
-    async def __anext__(self) -> RecordUpdate | StatusChanged:
-        while not self._closed:
-            self._wake.clear()
-            finished = self._finished.is_set()
-            if not self._ready:
-                self._ready.extend(self._events.after(self._seq))
-            if self._ready:
-                update = self._ready.popleft()
-                self._seq = update.seq
-                return update
-            if self._version != self._status.version:
-                self._version = self._status.version
-                return StatusChanged()
-            if finished:
-                break
-            await self._wake.wait()
-        await self.aclose()
-        raise StopAsyncIteration
-
-    async def aclose(self) -> None:
-        self._closed = True
-        self._events.grown.remove(self._wake.set)
-        self._status.changed.remove(self._wake.set)
-        self._wake.set()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
@@ -28,7 +29,6 @@ from howdah.coordinator.web.documents import (
     record_line,
 )
 from howdah.core.messages import Task
-from howdah.wire.messages import RecordUpdate
 from howdah.wire.status import JobView, TaskView
 
 HISTORY = 120
@@ -258,12 +258,11 @@ class StreamWatch:
 
 
 class Watchers:
-    """Wakes every stream on a record; subscribes to the job only while there is one."""
+    """The streams that are open."""
 
     def __init__(self, source: LiveJob) -> None:
         self._source = source
         self._watches: set[StreamWatch] = set()
-        self._listening: asyncio.Task[None] | None = None
         self.closing: bool = False
         """The server ends; streams say so and end too."""
 
@@ -272,34 +271,20 @@ class Watchers:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[StreamWatch]:
-        """Listen inside the ``with`` block."""
+        """Wakes inside the ``with`` block, whenever a record comes. Measurements change all the time;
+        they are looked at when it is time to."""
         watch = StreamWatch()
         self._watches.add(watch)
-        if self._listening is None or self._listening.done():
-            self._listening = asyncio.ensure_future(self._listen())
         try:
-            yield watch
+            with self._source.grown.calling(functools.partial(watch.wake, urgent=True)):
+                yield watch
         finally:
             self._watches.discard(watch)
-            if not self._watches and self._listening is not None:
-                self._listening.cancel()
-                self._listening = None
 
     def close(self) -> None:
         self.closing = True
         for watch in self._watches:
             watch.wake()
-
-    async def _listen(self) -> None:
-        updates = self._source.subscribe()
-        try:
-            async for item in updates:
-                # Measurements change all the time; they are looked at when it is time to.
-                if isinstance(item, RecordUpdate):
-                    for watch in self._watches:
-                        watch.wake(urgent=True)
-        finally:
-            await _close(updates)
 
 
 def new_records(source: LiveJob, after: int) -> list[RecordLine]:
