@@ -135,7 +135,6 @@ class EventContext:
         """Grows with everything that is done: `reconcile` goes on until it stands still."""
         self.touched: dict[str, TaskData] = {}
         """Tasks outside the gang's rules to be looked at: whose state, unit or time has changed."""
-        self.overdue: list[Timed] = []
         self.reports: list[FailureReport] = []
         """Failures of attempts, for `restart` to judge."""
         self.losses: list[FailureReport] = []

@@ -8,7 +8,7 @@ from howdah.core import containers
 from howdah.core import task as tasks
 from howdah.core.event_context import EventContext
 from howdah.core.messages import FinishJob, Level
-from howdah.core.state import LIVE, Desired, JobPhase, Outcome
+from howdah.core.state import LIVE, JobPhase, Outcome
 
 _LEVELS = {
     Outcome.SUCCEEDED: Level.INFO,
@@ -36,7 +36,6 @@ def finish(context: EventContext, outcome: Outcome, reason: str, advice: str = "
     state.hang = state.growth = None
     state.linger.clear()
     for unit in state.units.values():
-        unit.desired = Desired.DOWN
         unit.reports = []
         for field in ("window_until", "explain_until", "retry_at"):
             context.set_time(unit, field, None)

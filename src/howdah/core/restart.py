@@ -18,7 +18,6 @@ from howdah.core.plan import RolePlan
 from howdah.core.state import (
     LIVE,
     OVER,
-    Desired,
     Failure,
     FailureReport,
     JobPhase,
@@ -100,7 +99,6 @@ def break_gang(context: EventContext, why: str) -> None:
     """End every member of the gang at once; what its members have reported alone is the gang's now."""
     state, gang = context.state, context.gang_unit
     context.enter(JobPhase.FAILURE_WINDOW)
-    gang.desired = Desired.DOWN
     state.hang = state.growth = None
     state.hold_until = state.elastic_until = state.allocation_until = None
     if gang.window_until is None:
@@ -410,10 +408,8 @@ def retire(context: EventContext, data: TaskData, why: str) -> None:
 
 def pass_to_servers(context: EventContext) -> None:
     """A stage is done whatever failed in it: only its servers are still to be judged, each alone."""
-    gang = context.gang_unit
-    gang.desired = Desired.RUNNING
     context.state.growing = False
-    for report in _close_window(context, gang):
+    for report in _close_window(context, context.gang_unit):
         data = context.task(report.task)
         if context.role(data.task).tracking is not Tracking.TRACKED:
             unit = context.own_unit(data)
@@ -430,4 +426,3 @@ def renew_gang(context: EventContext) -> None:
                 data.retired = False
             if not data.retired:
                 tasks.renew(context, data)
-    context.gang_unit.desired = Desired.RUNNING

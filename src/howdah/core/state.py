@@ -263,14 +263,6 @@ class UnitKind(enum.Enum):
     SIDECAR = "sidecar"
 
 
-class Desired(enum.Enum):
-    """Where a unit should be."""
-
-    RUNNING = "running"
-    DOWN = "down"
-    """Its programs are to end: the gang before its next generation, everything when the job ends."""
-
-
 class RestartUnit(msgspec.Struct, kw_only=True):
     """What restarts together, and what that has cost so far.
 
@@ -279,7 +271,6 @@ class RestartUnit(msgspec.Struct, kw_only=True):
 
     name: str
     kind: UnitKind
-    desired: Desired = Desired.RUNNING
     window_until: float | None = None
     """The failure window is open until then, and longer while its programs are still ending."""
     explain_until: float | None = None
