@@ -119,7 +119,7 @@ def test_the_job_is_listened_to_only_while_somebody_watches(served: Served) -> N
         events.until("status")
         with served.stream(STREAM) as others:
             others.until("status")
-            assert served.job.listeners == 1
+            assert served.job.listeners == 2
     wait_until(lambda: served.job.listeners == 0, "the end of the subscription")
 
 
