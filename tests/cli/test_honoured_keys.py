@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from howdah.backends.local import machine
 from howdah.backends.support import UNSUPPORTED, Unsupported
 from tests.cli.howdah import gone, howdah, job_file, newest
 from tests.packing import environments
@@ -101,6 +102,17 @@ def test_check_and_a_dry_run_say_that_this_machine_cannot_run_the_job(tmp_path: 
     assert checked["ok"] and "worker" in checked["notes"][0]
     python = job_file(tmp_path / "other", "", environment={"python": "nowhere/python"})
     assert "environment.python" in howdah("check", str(python)).text
+
+
+def test_what_is_asked_for_beyond_this_machine_together_is_noted(tmp_path: Path) -> None:
+    here, _ = machine.look(with_gpus=False)
+    cores = here.cores
+    large = {"instances": 2, "cores": cores, "memory": f"{here.memory_mb * 2 // 3}m"}
+    file = str(job_file(tmp_path, "", roles={"worker": large, "fits": {"cores": 1}}))
+    notes = howdah("check", "--json", file).documents()[0]["notes"]
+    assert [note.partition(" are asked")[0].split()[0] for note in notes] == ["cores:", "memory:"]
+    assert f"cores: {2 * cores + 1} are asked for at the same time" in howdah("run", file).told
+    assert not howdah("check", "--json", "--backend", "yarn", file).documents()[0]["notes"]
 
 
 def test_a_job_runs_where_a_key_is_only_noted(tmp_path: Path) -> None:

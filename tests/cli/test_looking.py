@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, resolved, start, until
+from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, resolved, start, until
 
 pytestmark = pytest.mark.timeout(180)
 """Each runs up to 15 commands, one after another."""
@@ -35,6 +35,10 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     howdah("submit", str(job_file(tmp_path, WAITS, roles={"worker": {"instances": 2}})))
     job_id = newest().job_id
     until(lambda: howdah("logs", "--grep", "apples").text.count("apples") == 2, "both tasks print")
+    coordinator, node = newest().coordinator(), node_pid(newest())
+    assert coordinator is not None
+    assert Path(f"/proc/{coordinator.pid}/comm").read_text() == "howdah-coord\n"
+    assert Path(f"/proc/{node}/comm").read_text() == "howdah-node\n"
     assert sorted(howdah("logs", "--grep", "^be.un").out) == [
         "worker:0 | begun 0",
         "worker:1 | begun 1",
@@ -60,6 +64,9 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     assert [d["text"] for d in followed.documents()] == ["begun 0", "apples and pears"]
     assert events.end() == 0
     assert events.documents()[-1]["kind"] == "finished"
+    # Plain commands need not find each other.
+    running = next(record for record in events.documents() if record["kind"] == "running")
+    assert running["text"] == "all 2 tasks have started"
     view = gone(newest())
     assert "enough" in view.reason
     assert howdah("stop", job_id).text == f"{job_id} had ended already: stopped"
@@ -211,11 +218,49 @@ def test_check_reports_every_problem(tmp_path: Path) -> None:
     assert set(found["problems"][0]) == {"file", "line", "key", "value", "message", "hint"}
 
 
+def test_a_script_that_is_not_there_is_named_before_anything_starts(tmp_path: Path) -> None:
+    file = job_file(tmp_path, "pass")
+    (file.parent / "tools").mkdir()
+    (file.parent / "tools" / "serve.py").touch()
+    file = file.with_suffix(".toml")
+    file.write_text(
+        """command = "python -u trian.py --lr 1 2>&1"
+[roles.worker]
+[roles.server]
+command = ["python3", "-X", "dev", "serve.py"]
+[roles.other]
+command = ["sh", "/nowhere/at-all.sh"]
+[roles.module]
+command = "python -m serve; python gone.py"
+[roles.imaged]
+command = "python gone.py"
+image = "x"
+"""
+    )
+    told = howdah("check", str(file), code=2).told
+    assert "job.toml:1: command: there is no file" in told and 'did you mean "train.py"?' in told
+    assert (
+        "job.toml:4: roles.server.command: there is no file" in told and '"tools/serve.py"?' in told
+    )
+    assert told.count("there is no file") == 2
+    text = file.read_text().replace("trian", "train").replace("serve.py", "tools/serve.py")
+    file.write_text(text.replace('image = "x"', "").replace("gone.py", "train.py"))
+    for command in (["check"], ["run", "--dry-run"], ["run"]):
+        told = howdah(*command, str(file), code=2).told
+        assert "job.toml:6: roles.other.command: there is no file /nowhere/at-all.sh" in told
+    assert "fine" in howdah("check", "--backend", "yarn", str(file)).text
+    (file.parent / "lib.py").write_text("pass")
+    made = job_file(tmp_path, "pass", command="python lib2.py", files=["lib.py -> lib2.py"])
+    assert "fine" in howdah("check", str(made)).text
+
+
 def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
     for framework in ("command", "tensorflow", "pytorch", "dask"):
         file = tmp_path / f"{framework}.toml"
         told = howdah("init", file.name, "--framework", framework, cwd=tmp_path)
         assert f"wrote {file.name}" in told.text
+        (script,) = re.findall(r'^command = "python ([^\s"]+)', file.read_text(), re.MULTILINE)
+        (tmp_path / script).touch()
         assert "is fine" in howdah("check", file.name, cwd=tmp_path).text
     printed = howdah("init", "-", "--framework", "jax", cwd=tmp_path)
     assert 'framework = "jax"' in printed.text
@@ -228,6 +273,16 @@ def test_doctor_examines_this_machine() -> None:
     assert {"Python", "machine", "job directories", "network", "ports"} <= looked_at
     assert all(set(f) == {"what", "health", "text", "hint"} for f in found["findings"])
     assert "Jobs can run here" in howdah("doctor").text
+
+
+def test_doctor_says_once_that_no_hadoop_cluster_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (said, end) = filter(None, howdah("doctor", "--backend", "yarn", code=3).out)
+    assert said.count("HADOOP_CONF_DIR") == 2  # that it is not set, and to set it
+    assert "1 problem" in end
 
 
 COUNTS = """

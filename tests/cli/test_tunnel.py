@@ -118,7 +118,8 @@ def test_a_notebook_in_which_nothing_runs_ends_by_itself(tmp_path: Path) -> None
 @pytest.mark.timeout(180)
 def test_a_notebook_is_one_address_away(tmp_path: Path) -> None:
     (tmp_path / "lesson.txt").write_text("hello")
-    run = start("notebook", "--source", str(tmp_path))
+    run = start("notebook", "--source", str(tmp_path), "--cores", "4096")
+    assert "cores: 4096 are asked for" in run.until_line("cores")
     link = run.until_line("open http://")
     printed = link
     link = resolved(link[link.index("http") :])

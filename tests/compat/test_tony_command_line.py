@@ -143,6 +143,7 @@ def test_an_option_of_tonys_takes_its_value_in_every_form(
     folder = plain
     for place in ("other", "logs"):
         (folder / place).mkdir()
+    (folder / "other" / "train.py").touch()
     with zipfile.ZipFile(folder / "venv.zip", "w") as archive:
         archive.writestr("bin/python", "")
     (folder / "-other.xml").write_text(xml({"tony.worker.instances": "7"}))

@@ -62,7 +62,9 @@ def test_the_example_of_tonys_guide_is_a_job() -> None:
         "hadoop": {"classpath": True},
         "acl": {"view": ["*"]},
     }
-    loaded = from_document({**made, "source": ""}, env={}, further=planning.problems)
+    loaded = from_document(
+        {**made, "source": ""}, env={}, further=lambda job, _: planning.problems(job)
+    )
     assert loaded.job.roles["worker"].gpus == 1
 
 

@@ -63,8 +63,8 @@ class _Keyed(Protocol):
     def message(self) -> str: ...
 
 
-Further = Callable[[Job], Iterable[_Keyed]]
-"""Finds more problems in a job of the right shape, such as `howdah.frameworks.planning.problems`."""
+Further = Callable[[Job, Path | None], Iterable[_Keyed]]
+"""Finds more problems in a job of the right shape, given its source folder if it is known."""
 
 
 def load(
@@ -212,7 +212,7 @@ def _resolve(
     job = paths.with_whole_stores(job, folder, problems)
     limits.check(job, job.limits, problems, str(path) if path is not None else None)
     _check_framework(job, frameworks, problems)
-    for found in further(job) if further is not None else ():
+    for found in further(job, source) if further is not None else ():
         _add_further(found, problems)
     problems.raise_any()
     return LoadedJob(job=job, source=source, origins=document.origins)

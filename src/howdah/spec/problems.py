@@ -94,6 +94,12 @@ class Origins:
             if known[: len(path)] == path:
                 self._known[known] = origin
 
+    def share(self, path: KeyPath, other: KeyPath) -> None:
+        """Say that the value at ``other`` was written where the one at ``path`` was."""
+        self._known[other] = self.at(path)
+        for known in [known for known in self._known if known[: len(path)] == path]:
+            self._known[(*other, *known[len(path) :])] = self._known[known]
+
     def at(self, path: KeyPath) -> ValueOrigin:
         """Origin of the value at ``path``, or of the nearest table around it."""
         for length in range(len(path), 0, -1):
@@ -163,6 +169,15 @@ class Problems:
     def doubt(self, path: KeyPath) -> None:
         """The value at ``path`` is not what the user meant: draw no conclusions from it."""
         self._doubtful.add(path)
+
+    def share(self, path: KeyPath, other: KeyPath, keys: Iterable[str]) -> None:
+        """Take these keys of the table at ``path`` as keys of the one at ``other`` as well: written there,
+        and as wrong."""
+        for key in keys:
+            self.origins.share((*path, key), (*other, key))
+            below = len(path) + 1
+            for doubtful in [d for d in self._doubtful if d[:below] == (*path, key)]:
+                self.doubt((*other, *doubtful[len(path) :]))
 
     def known_wrong(self, path: KeyPath) -> bool:
         """Whether a problem of exactly the value at ``path`` is known."""

@@ -148,6 +148,7 @@ def test_an_object_is_checked_like_a_file() -> None:
 
 
 def test_flags_make_a_job(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
     loaded = load_flags("pytorch", ["worker=2..4"], ["python", "train.py"], ["attempts=5"])
     assert loaded.job.framework == "pytorch"
     assert loaded.job.roles["worker"].instances == "2..4"

@@ -212,7 +212,7 @@ def test_a_problem_that_only_follows_from_another_is_not_told(tmp_path: Path) ->
         load_text(tmp_path, text + "[roles]\nps = 1\n".replace("[roles]\nps", "[rolls]\nps"))
     keys = [problem.key for problem in error.value.problems]
     # Not: that there is nothing to run, nor that the role has no GPU.
-    assert keys == ["comand", "roles.worker.after[0]", "roles.worker.gpus", "rolls"]
+    assert keys == ["comand", "roles.worker.after[0]", "roles.worker.gpus", "rolls", "roles.ps"]
 
 
 def test_a_file_of_mistakes_is_not_told_in_full(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_further_problems_are_told_with_their_line(tmp_path: Path) -> None:
         key: str
         message: str
 
-    def further(job: Job) -> list[Found]:
+    def further(job: Job, source: Path | None) -> list[Found]:
         return [
             Found("roles.worker.instances", "must be even"),
             Found("roles.worker.gpus", "an echo of what is known"),

@@ -110,7 +110,10 @@ def test_every_built_in_framework_has_a_template() -> None:
 def test_a_template_has_no_problems(name: str, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(template(name))
     loaded = load(
-        tmp_path / "job.toml", env=ENV, frameworks=registry.names(), further=planning.problems
+        tmp_path / "job.toml",
+        env=ENV,
+        frameworks=registry.names(),
+        further=lambda job, _: planning.problems(job),
     )
     assert loaded.job.roles
 
@@ -122,7 +125,7 @@ def test_every_option_of_a_template_works_once_it_is_no_comment(name: str, tmp_p
     top = re.sub(r"^# (source|restart|attempts)( =)", r"\1\2", head, flags=re.MULTILINE)
     tail = re.sub(r"^# (\[|[a-zA-Z_-]+ = )", r"\1", options.partition("\n")[2], flags=re.MULTILINE)
     (tmp_path / "job.toml").write_text(top + "\n" + tail)
-    job = load(tmp_path / "job.toml", env=ENV, further=planning.problems).job
+    job = load(tmp_path / "job.toml", env=ENV, further=lambda job, _: planning.problems(job)).job
     assert job.attempts == 3
     assert job.preprocess is not None
 

@@ -37,6 +37,30 @@ WRONG: Wrong = {
             "job.toml:3: roles.worker.memroy: unknown key; did you mean memory?",
         ],
     ),
+    "a misspelt table, and what is wrong in it": (
+        "job.toml",
+        'command = "python train.py"\n[role.worker]\nmemory = "2x"\ncmd = "b"\nafter = ["ps"]\n'
+        '[role.worker.timeout]\nhang = "soon"\n[Enviroment]\nrequirement = "r.txt"\n',
+        [
+            "job.toml:2: role: unknown key; did you mean roles?",
+            'job.toml:3: roles.worker.memory: "2x" is not an amount of memory; did you mean "2g"?',
+            "job.toml:4: roles.worker.cmd: unknown key; did you mean command?",
+            'job.toml:5: roles.worker.after[0]: there is no role "ps"; there is no other',
+            "job.toml:6: roles.worker.timeout: unknown key; did you mean timeouts?",
+            'job.toml:7: roles.worker.timeouts.hang: "soon" is not a time; write a number with ms, s, m, h or d, '
+            'such as "10s"',
+            "job.toml:8: Enviroment: unknown key; did you mean environment?",
+            "job.toml:9: environment.requirement: unknown key; did you mean requirements?",
+        ],
+    ),
+    "a misspelt table beside the right one": (
+        "job.toml",
+        ROLE + 'after = ["ps"]\n[role.ps]\nmemroy = "1g"\n',
+        [
+            "job.toml:4: role: unknown key; did you mean roles?",
+            "job.toml:5: roles.ps.memroy: unknown key; did you mean memory?",
+        ],
+    ),
     "an underscore in a key": (
         "job.toml",
         ROLE + "stop_on_failure = true\n",

@@ -123,6 +123,27 @@ def impossible(
     return problems
 
 
+def overcommitted(
+    roles: Mapping[str, RoleResources], plan: Plan, machine: MachineCapacity
+) -> list[str]:
+    """What tasks that run at the same time ask for beyond this machine, in words. They share it."""
+    notes: list[str] = []
+    cores = _most_together(plan, lambda role: roles[role.name].cores or 0)
+    if cores > machine.cores:
+        notes.append(
+            f"cores: {cores} are asked for at the same time, and this machine has {machine.cores}: the "
+            "programs take turns with them"
+        )
+    memory_mb = _most_together(plan, lambda role: roles[role.name].memory_mb or 0)
+    fits = all((role.memory_mb or 0) <= machine.memory_mb for role in roles.values())
+    if fits and memory_mb > machine.memory_mb:
+        notes.append(
+            f"memory: {memory_mb} MiB are asked for at the same time, and this machine has "
+            f"{machine.memory_mb}: programs that use it all are ended by the system"
+        )
+    return notes
+
+
 def _most_together(plan: Plan, of_task: Callable[[RolePlan], int]) -> int:
     """What the tasks that must run at the same time need, in the stage that needs most."""
     stages: dict[int, int] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
 from howdah.backends.interpreter import missing
-from howdah.backends.local.allocation import MachineCapacity, impossible
+from howdah.backends.local.allocation import MachineCapacity, impossible, overcommitted
 from howdah.backends.resources import role_resources
 from howdah.core.plan import Plan
 from howdah.frameworks import planning
@@ -74,6 +74,12 @@ def check(
     with_gpus = any(role.gpus for role in roles.values())
     machine, _ = look(with_gpus, lister, env.get("CUDA_VISIBLE_DEVICES"))
     refuse_impossible(roles, planning.plan(job, "check"), machine)
+
+
+def shared(job: Job) -> list[str]:
+    """What an expanded job asks for together and this machine has not, a line each: it runs all the same."""
+    machine, _ = look(with_gpus=False)
+    return overcommitted(role_resources(job), planning.plan(job, "check"), machine)
 
 
 def _memory_mb() -> int:

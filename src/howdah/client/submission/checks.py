@@ -10,6 +10,7 @@ from howdah.backends import support
 from howdah.client.submission import stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
+from howdah.spec.checks import scripts
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
 from howdah.spec.problems import JobFileError, JobFileProblem, dotted
@@ -33,7 +34,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     site_file = site.find(os.environ)
     found, notes = support.look(loaded, backend, str(site_file) if site_file else None)
     unwritable, more = stores.look(loaded, job, backend)
-    problems = [*found, *_missing(loaded), *unwritable]
+    problems = [*found, *_missing(loaded, backend), *unwritable]
     if problems:
         raise JobFileError(problems)
     return (
@@ -42,6 +43,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         *_shared_folder(job),
         *_overridden_variables(job),
         *_no_image(loaded, site_file),
+        *_more_than_the_machine(job, backend),
     )
 
 
@@ -83,9 +85,21 @@ def _shared_folder(job: Job) -> Iterator[str]:
         yield f"in-place: {tasks} tasks write to one folder, each over what the others have written"
 
 
-def _missing(loaded: LoadedJob) -> Iterator[JobFileProblem]:
+def _more_than_the_machine(job: Job, backend: str) -> Iterator[str]:
+    if backend != support.LOCAL or not any(r.cores or r.memory for r in job.roles.values()):
+        return  # most jobs: nothing to import
+    from howdah.backends.local import machine
+    from howdah.frameworks import planning
+
+    yield from machine.shared(planning.expand(job))
+
+
+def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
     """Files and folders that the job names and this machine does not have."""
     job, environment = loaded.job, loaded.job.environment
+    if backend == support.LOCAL:  # elsewhere, an absolute path is one of the nodes'
+        for key, message in scripts.missing(job, loaded.source, absolute=True):
+            yield loaded.problem(key, message)
     if not environment.is_made and not job.files_by_role:
         return  # most jobs: nothing to import
     from howdah.packing.archives import PackingError

@@ -10,7 +10,9 @@ from typing import Any
 import msgspec
 
 from howdah.frameworks import planning, registry
+from howdah.frameworks.base import Problem
 from howdah.spec import load
+from howdah.spec.checks import scripts
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, NotYours
@@ -110,4 +112,10 @@ class _Frameworks(Collection[str]):
 
 
 def _rules() -> Mapping[str, Any]:
-    return {"frameworks": _Frameworks(), "further": planning.problems}
+    return {"frameworks": _Frameworks(), "further": _further}
+
+
+def _further(job: Job, source: Path | None) -> Iterator[Problem]:
+    yield from planning.problems(job)
+    for key, message in scripts.missing(job, source, absolute=False):
+        yield Problem(key=key, message=message)

@@ -29,7 +29,7 @@ def check(job: Job, folder: Path, problems: Problems) -> Path | None:
         message = f"{printable(str(source))} is a file, not a folder"
         hint = "name the folder it is in"
     else:
-        near = _near(source)
+        near = near_name(source)
         message = f"there is no folder {printable(str(source))}"
         hint = f"did you mean {shown(near)}?" if near else "source is relative to the job file"
     problems.add(("source",), message, hint, value=job.source)
@@ -79,7 +79,7 @@ def _requirements(job: Job, folder: Path, problems: Problems) -> None:
         problems.add(path, message, value=name)
         return
     if not there:
-        near = _near(file)
+        near = near_name(file)
         hint = f"did you mean {shown(near)}?" if near else "it is relative to the job file"
         problems.add(path, f"there is no file {printable(str(file))}", hint, value=name)
 
@@ -89,7 +89,8 @@ def _at(folder: Path, name: str) -> Path:
     return Path(os.path.normpath(folder / os.path.expanduser(name)))  # noqa: PTH111 - see above
 
 
-def _near(missing: Path) -> str | None:
+def near_name(missing: Path) -> str | None:
+    """What is in the folder of a missing file or folder, and called nearly the same."""
     try:
         names = [entry.name for _, entry in zip(range(1000), os.scandir(missing.parent))]
     except OSError:

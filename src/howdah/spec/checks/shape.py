@@ -7,7 +7,6 @@ always converts, and `howdah.spec.checks.rules` can judge it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -107,14 +106,18 @@ class _Walk:
             loose = value.plain() if isinstance(value, Loose) else value
             return self._not(path, value, "a table", hints.table(loose, kind, path))
         fields = {field.encode_name: field for field in kind.fields}
+        for key in [key for key in value if key not in fields]:
+            if self._problems.full:
+                return _BAD
+            self._unknown(key, fields, path, value)
         table: Table = {}
         for key, item in value.items():
             field = fields.get(key)
             if self._problems.full:
                 return _BAD
             if field is None:
-                self._unknown(key, fields, path, present=value.keys())
-            elif item is None and not _may_be_none(field.type):
+                continue
+            if item is None and not _may_be_none(field.type):
                 self._problems.add((*path, key), "has no value", hints.needed(field.type))
             elif (sound := self.value(item, field.type, (*path, key))) is not _BAD:
                 table[key] = sound
@@ -126,8 +129,10 @@ class _Walk:
         return table
 
     def _unknown(
-        self, key: str, fields: dict[str, kinds.Field], path: KeyPath, present: Collection[str]
+        self, key: str, fields: dict[str, kinds.Field], path: KeyPath, table: Table
     ) -> None:
+        """Note a key that ``table`` cannot have. A table in it is then taken as the one that was meant,
+        so that what is wrong in it is noted as well."""
         plain = key.lower().replace("_", "-")
         other_word = hints.OTHER_WORDS.get(plain)
         meant = plain if plain in fields else other_word if other_word in fields else None
@@ -137,8 +142,10 @@ class _Walk:
             meant = closest(plain, fields)
         if meant:
             hint = f"did you mean {meant}?"
+            if is_table(table[key]) and _may_be_table(fields[meant].type):
+                self._take_as(meant, key, path, table)
             # What is missing is here under another name: "has no command" would be an echo.
-            if meant not in present:
+            elif meant not in table:
                 self._problems.doubt((*path, meant))
         elif elsewhere:
             places = (f"in [{name}]" if name else "at the top" for name in elsewhere)
@@ -146,6 +153,13 @@ class _Walk:
         else:
             hint = f"known are {', '.join(sorted(fields))}"
         self._problems.add((*path, key), "unknown key", hint)
+
+    def _take_as(self, meant: str, key: str, path: KeyPath, table: Table) -> None:
+        there = table.get(meant, {})
+        if is_table(there):
+            added = [name for name in table[key] if name not in there]
+            table[meant] = {**table[key], **there}
+            self._problems.share((*path, key), (*path, meant), added)
 
     def _map(self, value: Any, kind: kinds.DictType, path: KeyPath) -> Any:
         if not is_table(value):
@@ -247,6 +261,12 @@ def _may_be_none(kind: kinds.Type) -> bool:
     return isinstance(kind, kinds.UnionType) and any(
         isinstance(option, kinds.NoneType) for option in kind.types
     )
+
+
+def _may_be_table(kind: kinds.Type) -> bool:
+    kind = bare(kind)
+    options = kind.types if isinstance(kind, kinds.UnionType) else (kind,)
+    return any(isinstance(bare(o), kinds.StructType | kinds.DictType) for o in options)
 
 
 def _meant_as(value: object) -> tuple[type[kinds.Type], ...]:
