@@ -67,7 +67,7 @@ def test_it_shows_what_goes_in_and_how_big_it_is(job: Path, cache: Path) -> None
     for words in ("runtime: ", "howdah: ", "source: ", "files: ", "    train.py", "byte code"):
         assert words in out
     assert "No environment is shipped: the programs use a Python of the nodes." in out
-    assert "There is no cluster to compare with" in err and "HADOOP_CONF_DIR (not set)" in err
+    assert "There is no cluster to compare with" in err and "none of HADOOP_CONF_DIR" in err
 
 
 def test_in_json_it_is_all_there(job: Path, cache: Path) -> None:

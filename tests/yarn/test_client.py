@@ -463,7 +463,7 @@ def test_without_a_configuration_it_is_said_where_was_looked(
     path = tmp_path / "job.toml"
     path.write_text(SHORT)
     run = howdah("run", str(path), "--backend", "yarn", code=3)
-    assert "HADOOP_CONF_DIR (not set)" in run.told
+    assert "none of HADOOP_CONF_DIR" in run.told
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "nowhere"))
     run = howdah("run", str(path), "--backend", "yarn", code=3)
     assert "nowhere is not a folder" in run.told

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from howdah.agent.host.processes import name_process
 from howdah.backends import registry
 from howdah.backends.base import Backend
 from howdah.coordinator.service import Coordinator, Superseded, tidy
@@ -92,6 +93,7 @@ def main_remote(url: str, here: Path) -> int:
 
 def _coordinate(directory: JobDirectory, leave: Callable[[Exception, float], None]) -> int:
     """``leave`` is called with what this coordinator fails at, and how many seconds it lived."""
+    name_process("howdah-coord")
     _log_to(directory.logs / LOG_FILE)
     descriptors.raise_limit()
     descriptors.no_core_files()

@@ -13,7 +13,7 @@ from howdah.core import containers, job_completion, restart
 from howdah.core import task as tasks
 from howdah.core.event_context import EventContext
 from howdah.core.messages import Level, NotifyCheckpoint
-from howdah.core.plan import RolePlan
+from howdah.core.plan import Join, RolePlan
 from howdah.core.state import (
     LIVE,
     OVER,
@@ -56,8 +56,9 @@ def step(context: EventContext) -> None:
     elif phase is JobPhase.STARTING and not context.index.awaited:
         context.enter(JobPhase.RUNNING)
         members = sum(data.member for data in context.tasks(context.gang()))
-        who = f"all {members} tasks have started and found each other"
-        context.record("running", who if members != 1 else "its one task has started")
+        who = "its one task has started" if members == 1 else f"all {members} tasks have started"
+        peers = members > 1 and any(role.join is not Join.NOW for role in context.gang())
+        context.record("running", f"{who} and found each other" if peers else who)
     elif phase is JobPhase.RUNNING and not context.each():
         _grow(context)
     elif phase is JobPhase.FAILURE_WINDOW:

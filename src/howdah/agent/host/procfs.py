@@ -18,7 +18,6 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # prctl(2)
 _PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -299,8 +298,9 @@ def end_with_parent() -> bool:
 
 
 def name_process(name: str) -> None:
-    """Set the name ``ps`` and ``top`` show for this process (15 bytes)."""
-    _prctl(_PR_SET_NAME, name.encode()[:15])
+    """Set the name ``ps`` and ``top`` show for this process (15 bytes); for its main thread to call."""
+    with contextlib.suppress(OSError), open("/proc/self/comm", "wb", buffering=0) as file:
+        file.write(name.encode()[:15])
 
 
 def _prctl(option: int, value: int | bytes) -> bool:

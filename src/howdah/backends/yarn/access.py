@@ -209,11 +209,10 @@ def load(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) 
     try:
         return Configuration.load(folder, env)
     except ConfigurationError as error:
+        named = " (that is `conf` under [hadoop])" if folder is not None else ""
         raise BackendError(
-            f"The Hadoop cluster's configuration cannot be used: {error}. Looked for were "
-            f"{_looked(folder, env)}. Set HADOOP_CONF_DIR to a copy of the cluster's "
-            "configuration (core-site.xml, hdfs-site.xml, yarn-site.xml), or `conf` under "
-            "[hadoop] in the job file or the site file"
+            f"The Hadoop cluster's configuration cannot be used{named}: {error}. A job file or the site "
+            "file can name it too, as `conf` under [hadoop]"
         ) from error
 
 
@@ -229,10 +228,3 @@ def log_in(configuration: Configuration, env: Mapping[str, str] = os.environ) ->
         raise BackendError(
             f"You are not logged in to the cluster of {configuration.folder}: {error}"
         ) from error
-
-
-def _looked(folder: str | Path | None, env: Mapping[str, str]) -> str:
-    if folder is not None:
-        return f"the job's [hadoop] conf ({folder})"
-    names = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
-    return ", ".join(f"{name} ({env.get(name) or 'not set'})" for name in names)

@@ -144,18 +144,21 @@ def command(
             timeouts=Timeouts(total=timeout),
         )
         loaded = load_object(job)
+
+        def submitted() -> JobDirectory:
+            with SubmissionProgress(quiet=as_json) as progress:
+                return submit(loaded, backend=backend, submission=submission, progress=progress)
+
         if detach:
-            with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
-                directory = submit(
-                    loaded, backend=backend, submission=submission, progress=progress
-                )
+            with all_or_nothing():
+                directory = submitted()
             say_submitted(directory, as_json=as_json)
             return 0
 
         leading: list[Future[None]] = []
 
         def start() -> JobDirectory:
-            directory = submit(loaded, backend=backend, submission=submission)
+            directory = submitted()
             leading.append(Background.start(_serve(directory, port, as_json=as_json)))
             return directory
 

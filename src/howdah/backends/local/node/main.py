@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import msgspec
 
+from howdah.agent.host.processes import name_process
 from howdah.backends.base import BackendError
 from howdah.backends.local.messages import Go, Reply
 from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG, cannot_import
@@ -41,6 +42,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     parser.add_argument("--path", action="append", default=[])
     options = parser.parse_args(arguments)
     sys.path.extend(options.path)
+    name_process("howdah-node")
     starter = socket.socket(fileno=os.dup(0))
     no_input()
     # What goes wrong before there is a log is the starter's to read.

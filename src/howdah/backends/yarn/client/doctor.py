@@ -40,7 +40,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[DoctorFinding]:
     try:
         configuration = load(None, env)
     except BackendError as error:
-        yield problem("configuration", str(error), _HINT_CONF)
+        yield problem("configuration", str(error))
         return
     yield from _configuration(configuration)
     access = Access.open(None, env)
