@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from howdah.agent.launch import HERE
 from howdah.core.messages import Task
 from howdah.spark import ParquetFeed
 from howdah.storage import outputs
@@ -23,6 +25,8 @@ from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
 from howdah.storage.stores import HdfsStore, open_store
 from howdah.storage.write_probe import try_to_write
+from howdah.wire.messages import Mirror, Shutdown
+from tests.agent.rig import Rig, python, until
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
 
@@ -153,6 +157,56 @@ def test_checkpoints_go_from_a_folder_to_hdfs(
     fill(folder, weights="other")
     restore(spec)
     assert content(folder) == {"weights": "w"}
+
+
+WRITES = """
+import os, pathlib, time
+def write(text):
+    for name in ("results/a", "checkpoints/1", os.environ["EVENTS"] + "/events.1"):
+        path = pathlib.Path(name)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+write("one")
+print("begun", flush=True)
+while not os.path.exists("go"): time.sleep(0.02)
+write("more")
+"""
+
+
+def test_copies_make_no_removed_job_directory_again(url: str, hdfs: Hdfs, tmp_path: Path) -> None:
+    job = f"{url}/job"
+    hdfs.mkdirs(job)
+
+    async def run() -> None:
+        async with Rig(tmp_path) as rig:
+            (tmp_path / "spool").mkdir()
+            agent = await rig.agent(
+                log_dir=str(tmp_path / "spool"), log_names="flat", log_store=job
+            )
+            await rig.prepare(
+                checkpoint={
+                    "folder": "checkpoints",
+                    "store": f"{job}/checkpoints",
+                    "settle_s": 0.2,
+                },
+                outputs={"folders": ["results"], "store": f"{job}/outputs/worker-0", "keep": []},
+                save_s=10.0,
+            )
+            place = f"{job}/tensorboard/worker-0"
+            await rig.start(
+                python(WRITES, HOWDAH_IS_CHIEF="true", EVENTS=f"{HERE}/tensorboard"),
+                mirror=Mirror(way="push", folder=f"{HERE}/tensorboard", place=place),
+            )
+            await until(lambda: hdfs.exists(f"{place}/events.1"))
+            await until(lambda: hdfs.exists(f"{job}/checkpoints/000001"))
+            hdfs.remove(job, recursive=True)
+            (tmp_path / "containers/c1/task/go").touch()
+            await rig.exit()
+            rig.tell(Shutdown())
+            assert await agent.code(60.0) == 0
+
+    asyncio.run(run())
+    assert not hdfs.exists(job)
 
 
 def test_a_store_is_tried_and_left_as_it_was(hdfs: Hdfs, place: str) -> None:

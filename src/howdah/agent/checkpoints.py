@@ -277,6 +277,7 @@ class Checkpoints:
         document = {"generation": prepare.generation, "attempt": prepare.attempt, **spec}
         document |= {"folder": str(self.folder), "task": prepare.task}
         document["spare"] = str(self._container.work / "unsaved-checkpoint")
+        document["job_dir"] = self._container.job_dir_of(document["store"])
         if self.folder == self._container.task:
             given = msgspec.json.encode(self._container.given)
             document["given"] = self._container.write_private("given.json", given)

@@ -78,6 +78,11 @@ class ContainerContext:
         write_private(self.work / name, data)
         return str(self.work / name)
 
+    def job_dir_of(self, place: str) -> str | None:
+        """The job directory's URL if the place is in it: helpers do not make it again."""
+        url = self.launch.log_store
+        return url if url is not None and place.startswith(f"{url.rstrip('/')}/") else None
+
     def own_pids(self) -> Collection[int]:
         """Processes of the agent's own: no part of an attempt."""
         return {self.watchdog.pid, *self.helpers.pids}

@@ -143,6 +143,7 @@ class OutputCopies:
             "folders": self.folders,
             "files": self._kept,
             "store": self._store,
+            "job_dir": self._container.job_dir_of(self._store),
             "attempt": self._prepare.attempt,
             "limit_s": limit_s,
         }
@@ -260,6 +261,7 @@ class FolderMirror:
         while pushes and not workfolder.has_files(folder) and not self._over.is_set():
             await self._sleep(_LOOK_S)
         spec = {"folder": mirror.folder, "place": mirror.place}
+        spec |= {"job_dir": self._container.job_dir_of(mirror.place)}
         spec |= {"attempt": self._start.attempt if pushes else 0}
         while True:
             try:
@@ -350,7 +352,7 @@ class LogCopies:
 
     async def _try(self, path: Path, url: str) -> str:
         """Copy it once; returns what went wrong."""
-        spec = msgspec.json.encode({"log": str(path), "url": url})
+        spec = msgspec.json.encode({"log": str(path), "url": url, "job_dir": self._store})
         try:
             file = self._container.write_private(f"copy-{path.stem}.json", spec)
             argv = module("howdah.storage.logcopy", file)

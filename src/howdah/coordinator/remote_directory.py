@@ -35,7 +35,8 @@ async def keep_uploaded(url: str, local: Path) -> None:
     from howdah.storage.destinations import open_destination
     from howdah.storage.folder_sync import Pusher
 
-    pusher = Pusher(local, await asyncio.to_thread(open_destination, url), patterns=_GROWING)
+    there = await asyncio.to_thread(open_destination, url, within=url)
+    pusher = Pusher(local, there, patterns=_GROWING)
     for pause_s in itertools.chain(UPLOAD_S, itertools.repeat(UPLOAD_S[-1])):
         await asyncio.sleep(pause_s)
         try:

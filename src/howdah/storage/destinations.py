@@ -47,14 +47,20 @@ class Destination(Protocol):
         ...
 
 
-def open_destination(place: str, *, attempt: int = 0, patience_s: float = 30.0) -> Destination:
+def open_destination(
+    place: str, *, attempt: int = 0, patience_s: float = 30.0, within: str | None = None
+) -> Destination:
     """The place at a path or URL; with ``attempt`` for writers of that attempt alone.
+
+    Args:
+        within: a folder on HDFS that the place is in, or is. It is not made: a job directory that was
+            removed stays away.
 
     Raises:
         Outdated: a later attempt has it.
     """
     if is_hdfs(place):
-        return HdfsDestination(place, patience_s=patience_s, attempt=attempt)
+        return HdfsDestination(place, patience_s=patience_s, attempt=attempt, within=within)
     if place.startswith("file://"):
         place = place.removeprefix("file://")
     if "://" in place or "::" in place:
@@ -126,15 +132,23 @@ class LocalDestination:
 class HdfsDestination:
     """A folder on HDFS; files there are really appended to."""
 
-    def __init__(self, url: str, *, patience_s: float = 30.0, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience_s: float = 30.0,
+        attempt: int = 0,
+        within: str | None = None,
+    ) -> None:
         from howdah.storage.hdfs.files import Hdfs
 
         self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
         self.root: str = self.hdfs.path(url)
+        self._within = within
         self._own = ""
         if attempt:
             self._own = f"{self.root}/{_mark(attempt)}"
-            self.hdfs.mkdirs(self._own)
+            self.hdfs.mkdirs(self._own, within=within)
             try:
                 names = (stat.name for stat in self.hdfs.list(self.root))
                 for older in _others(names, attempt, url):
@@ -154,11 +168,12 @@ class HdfsDestination:
 
     def put(self, source: Path, name: str) -> None:
         target = f"{self.root}/{name}"
+        if self._own or self._within is not None:
+            self.hdfs.mkdirs(posixpath.dirname(target), within=self._within)
         if not self._own:
-            self.hdfs.put(source, target)
+            self.hdfs.put(source, target, parents=self._within is None)
             return
         temporary = f"{self._own}/{secrets.token_hex(4)}"
-        self.hdfs.mkdirs(posixpath.dirname(target))
         try:
             self.hdfs.put(source, temporary, parents=False)
             self.hdfs.rename(temporary, target, overwrite=True)

@@ -44,6 +44,8 @@ class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Path or URL."""
     attempt: int = 0
     """Whose folder is pushed; see `howdah.storage.destinations`."""
+    job_dir: str | None = None
+    """The job directory if the place is in it; it is not made again if it was removed."""
     every_s: float = 3.0
 
 
@@ -213,7 +215,8 @@ def _push(spec: FollowSpec) -> Callable[[], object]:
     def push() -> None:
         nonlocal pusher
         pusher = pusher or Pusher(
-            Path(spec.folder), open_destination(spec.place, attempt=spec.attempt)
+            Path(spec.folder),
+            open_destination(spec.place, attempt=spec.attempt, within=spec.job_dir),
         )
         pusher.push()
 

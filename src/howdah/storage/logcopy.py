@@ -32,6 +32,8 @@ class LogCopySpec(msgspec.Struct, frozen=True, kw_only=True):
     """The log's first file, as for `howdah.storage.logs.LogWriter`."""
     url: str
     """The same of the copy: ``<job directory>/logs/<role>-<index>/<attempt>.log``, path or URL."""
+    job_dir: str | None = None
+    """The job directory, which is not made again if it was removed."""
 
 
 def copy(spec: LogCopySpec) -> None:
@@ -42,7 +44,7 @@ def copy(spec: LogCopySpec) -> None:
     """
     log = Path(spec.log)
     folder, _, name = spec.url.rpartition("/")
-    put = open_destination(folder, patience_s=_PATIENCE_S).put
+    put = open_destination(folder, patience_s=_PATIENCE_S, within=spec.job_dir).put
     first, *later = logs.files(log)
     for path in (*later, first):
         if path == logs.index_path(log):

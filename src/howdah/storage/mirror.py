@@ -114,15 +114,15 @@ class Mirror:
             NotFound: the directory is gone: its submission was taken back, or the job was removed.
         """
         names = [*names]
-        if any("/" in name for name in names):
-            self._hdfs.stat(self._url)  # to write into its folders would make it anew
+        for folder in {name.rpartition("/")[0] for name in names} - {""}:
+            self._hdfs.mkdirs(f"{self._url}/{folder}", within=self._url)
 
         def send(name: str) -> None:
             try:
                 data = (self._local / name).read_bytes()
             except FileNotFoundError:
                 return
-            self._hdfs.write(f"{self._url}/{name}", data, parents="/" in name)
+            self._hdfs.write(f"{self._url}/{name}", data, parents=False)
 
         _all(send, names)
 

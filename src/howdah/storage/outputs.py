@@ -45,6 +45,8 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
     attempt: int = 0
     """Whose outputs they are; see `howdah.storage.destinations`."""
+    job_dir: str | None = None
+    """The job directory if the store is in it; it is not made again if it was removed."""
     limit_s: float = 0.0
     """How long what fails may be tried again."""
 
@@ -120,7 +122,10 @@ def copy(
         for path in waiting:
             try:
                 place = place or open_destination(
-                    spec.store, attempt=spec.attempt, patience_s=_PATIENCE_S
+                    spec.store,
+                    attempt=spec.attempt,
+                    patience_s=_PATIENCE_S,
+                    within=spec.job_dir,
                 )
                 file = base / spec.files.get(path, path)
                 place.put(file, path)

@@ -92,12 +92,15 @@ class Store(Protocol):
         ...
 
 
-def open_store(place: str, patience_s: float = HDFS_PATIENCE_S) -> Store:
-    """The store at a path or URL. On HDFS each call waits for ``patience_s`` for a NameNode."""
+def open_store(
+    place: str, patience_s: float = HDFS_PATIENCE_S, *, within: str | None = None
+) -> Store:
+    """The store at a path or URL. On HDFS each call waits for ``patience_s`` for a NameNode, and
+    ``within`` is a folder that the store is in and that is not made."""
     if place.startswith("file://"):
         place = place.removeprefix("file://")
     if is_hdfs(place):
-        return HdfsStore(place, patience_s)
+        return HdfsStore(place, patience_s, within)
     if "://" in place or "::" in place:
         return UrlStore(place)
     return LocalStore(Path(place).expanduser())
@@ -210,11 +213,14 @@ class HdfsStore:
     """A folder on HDFS. Versions appear by a rename, as in a local one; HDFS has no links, so that
     every version has all its files."""
 
-    def __init__(self, url: str, patience_s: float = HDFS_PATIENCE_S) -> None:
+    def __init__(
+        self, url: str, patience_s: float = HDFS_PATIENCE_S, within: str | None = None
+    ) -> None:
         from howdah.storage.hdfs.files import Hdfs
 
         self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
         self.root: str = self.hdfs.path(url)
+        self._within = within
 
     def versions(self) -> list[str]:
         return self._names()
@@ -226,8 +232,12 @@ class HdfsStore:
         self.hdfs.get(f"{self.root}/{version}/{name}", target)
 
     def draft(self) -> Draft:
-        self.hdfs.mkdirs(self.root)
+        self.make()
         return _HdfsDraft(self)
+
+    def make(self) -> None:
+        """Make the store's folder."""
+        self.hdfs.mkdirs(self.root, within=self._within)
 
     def next_name(self) -> str:
         return _next_name(self._names())
@@ -246,8 +256,8 @@ class HdfsStore:
                     self.hdfs.remove(stat.path, recursive=True)
 
     def claim(self, name: str) -> None:
-        self.hdfs.mkdirs(self.root)
-        self.hdfs.write(f"{self.root}/{name}", b"")
+        self.make()
+        self.hdfs.write(f"{self.root}/{name}", b"", parents=False)
 
     def claims(self) -> list[str]:
         return [stat.name for stat in self.hdfs.list(self.root) if stat.name.startswith(CLAIM)]
@@ -263,12 +273,17 @@ class _HdfsDraft:
     def __init__(self, store: HdfsStore) -> None:
         self._store = store
         self._folder = f"{store.root}/{_hidden_name(store.next_name())}"
-        store.hdfs.mkdirs(self._folder)
+        store.hdfs.mkdirs(self._folder, within=store.root)
+        self._made = {self._folder}
 
     def add(self, source: Path, name: str) -> str:
         try:
             digest = sha256(source)
-            self._store.hdfs.put(source, f"{self._folder}/{name}")
+            target = f"{self._folder}/{name}"
+            if (folder := posixpath.dirname(target)) not in self._made:
+                self._store.hdfs.mkdirs(folder, within=self._folder)
+                self._made.add(folder)
+            self._store.hdfs.put(source, target, parents=False)
             if sha256(source) != digest:
                 raise FolderChanged(f"{source} changed while it was copied")
         except FileNotFoundError as error:
@@ -281,7 +296,7 @@ class _HdfsDraft:
         return False
 
     def publish(self, manifest: bytes, check: Callable[[], None]) -> str:
-        self._store.hdfs.write(f"{self._folder}/{MANIFEST}", manifest)
+        self._store.hdfs.write(f"{self._folder}/{MANIFEST}", manifest, parents=False)
         while True:
             name = self._store.next_name()
             check()

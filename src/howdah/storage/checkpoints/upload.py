@@ -40,7 +40,7 @@ class CheckpointUploader:
     def __init__(self, spec: CheckpointSpec, patience_s: float = HDFS_PATIENCE_S) -> None:
         self._spec = spec
         self._folder = Path(spec.folder)
-        self._store = open_store(spec.place, patience_s)
+        self._store = open_store(spec.place, patience_s, within=spec.job_dir)
         self._versions = Versions(self._store)
         self._known: dict[str, tuple[Signature, str]] = {}
         """Files as they were when they were read, and their digests then."""

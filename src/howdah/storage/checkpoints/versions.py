@@ -43,6 +43,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     one is not saved any more; see `supersedes`."""
     job_id: str = ""
     """Jobs may share a store; generations and attempts are compared within one job only."""
+    job_dir: str | None = None
+    """The job directory if the store is in it; it is not made again if it was removed."""
     spare: str = ""
     """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
     origin: str = ""

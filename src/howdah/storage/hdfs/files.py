@@ -260,15 +260,36 @@ class Hdfs(HdfsSession):
 
     # -- arranging -------------------------------------------------------------------------------
 
-    def mkdirs(self, place: str, permission: int = PRIVATE_FOLDER) -> None:
+    def mkdirs(
+        self, place: str, permission: int = PRIVATE_FOLDER, *, within: str | None = None
+    ) -> None:
         """Make the folder, and those above it that are missing, with that permission. One that
         exists is left as it is.
 
+        Args:
+            within: a folder above, which is not made: whoever removes it meanwhile has removed it.
+
         Raises:
+            NotFound: ``within`` is not there.
             AlreadyThere, NotAFolder: there is a file of that name, or above.
         """
         path = self.path(place)
-        self.call("make the folder", path, lambda c: soon(c.mkdirs, path, permission, True))
+        if within is None:
+            self.call("make the folder", path, lambda c: soon(c.mkdirs, path, permission, True))
+            return
+        root = self.path(within)
+        if path == root:
+            self.stat(root)
+            return
+
+        def make(client: Any) -> None:
+            soon(client.mkdirs, path, permission, False)
+
+        try:
+            self.call("make the folder", path, make)
+        except NotFound:
+            self.mkdirs(posixpath.dirname(path), permission, within=root)
+            self.call("make the folder", path, make)
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or folder; at no moment is there half of it.
