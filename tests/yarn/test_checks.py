@@ -359,6 +359,31 @@ def test_queues_of_the_fair_scheduler_are_known_by_their_paths() -> None:
         assert checks.problems(one, role_resources(one), cluster, queue) == []
 
 
+def test_a_queue_of_the_fair_scheduler_has_no_more_than_those_it_is_in() -> None:
+    unlimited = {"maxResourceMemory": 2**63 - 1, "maxResourceVCore": 0}
+    info = yarn.QueueInfoProto(queueName="root", **unlimited)
+    parent = info.childQueues.add(
+        queueName="root.research", maxResourceMemory=2048, maxResourceVCore=16
+    )
+    parent.childQueues.add(queueName="root.research.speech", **unlimited)
+    info.childQueues.add(queueName="root.researchers", **unlimited)
+    cluster = msgspec.structs.replace(CLUSTER, queues=tuple(cluster_report.queues(info)))
+
+    def refused(queue: str, memory: str) -> list[str]:
+        job = expand(Job(command="true", roles={"worker": Role(instances=2, memory=memory)}))
+        return checks.problems(job, role_resources(job), cluster, cluster.queue(queue))
+
+    text = only(refused("research.speech", "1g"))
+    assert "'root.research.speech' and those it is in may have at most 2 GiB of memory" in text
+    assert "at most: roles.worker.instances = 1" in text
+    # One that YARN has made meanwhile is in the same.
+    made = Queue(name="root.research.ada", shares=cluster.queues[2].shares)
+    job = expand(Job(command="true", roles={"worker": Role(instances=2, memory="1g")}))
+    assert "2 GiB of memory" in only(checks.problems(job, role_resources(job), cluster, made))
+    assert refused("research.speech", "512m") == []
+    assert refused("researchers", "1g") == []
+
+
 def test_the_fair_scheduler_gives_containers_in_steps_of_its_own() -> None:
     def rounded(memory_mb: int, **settings: str) -> int:
         fair = {"yarn.resourcemanager.scheduler.class": "org.apache.fair.FairScheduler"}

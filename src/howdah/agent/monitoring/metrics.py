@@ -11,6 +11,8 @@ its standard input closes.
 from __future__ import annotations
 
 import os
+import posixpath
+import re
 import select
 import sys
 import time
@@ -106,26 +108,40 @@ def over_limit(rss_bytes: int, limit_mb: int, pids: Collection[int]) -> str:
     return f"used {used // _MB} MB of {limit_mb} MB"
 
 
-def oom_counter_file(cgroups: str, roots: tuple[str, ...] = ("/sys/fs/cgroup",)) -> Path | None:
+def oom_counter_file(cgroups: str, mounts: str) -> Path | None:
     """The file that counts the kernel's out-of-memory kills in a process's control group.
 
-    ``cgroups`` is the content of /proc/<pid>/cgroup. None where there is no such file.
+    ``cgroups`` is the content of ``/proc/<pid>/cgroup``, and ``mounts`` of its ``mountinfo``: YARN may mount
+    hierarchies wherever its administrator likes, and what runs in an image sees a part of them. None where
+    there is no such file.
     """
+    groups: dict[bool, str] = {}
     for line in cgroups.splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        inside = path.lstrip("/")
-        for root in roots:
-            if hierarchy == "0" and not controllers:
-                places = [Path(root, inside, "memory.events")]
-            elif "memory" in controllers.split(","):
-                places = [Path(root, "memory", inside, "memory.oom_control")]
-            else:
-                continue
-            for place in places:
-                if place.exists():
-                    return place
+        if hierarchy == "0" or "memory" in controllers.split(","):
+            groups[hierarchy == "0"] = path
+    for line in mounts.splitlines():
+        # https://www.kernel.org/doc/Documentation/filesystems/proc.txt, 3.5
+        about, _, source = line.partition(" - ")
+        kind, _, options = (*source.split(" "), "", "")[:3]
+        second = kind == "cgroup2"
+        if not second and (kind != "cgroup" or "memory" not in options.split(",")):
+            continue
+        root, place = (_unescaped(each) for each in about.split(" ")[3:5])
+        group = groups.get(second, "/..")
+        if group.startswith("/.."):  # outside of what a namespace shows
+            continue
+        inside = posixpath.relpath(group, root)
+        file = Path(place, inside, "memory.events" if second else "memory.oom_control")
+        if not inside.startswith("..") and file.exists():
+            return file
     return None
+
+
+def _unescaped(path: str) -> str:
+    """A path as ``mountinfo`` has it, with octal numbers for white space."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
 class OomWatch:
@@ -142,7 +158,8 @@ class OomWatch:
 
 def _own_file() -> Path | None:
     try:
-        return oom_counter_file(Path("/proc/self/cgroup").read_text())
+        cgroups, mounts = (Path("/proc/self", name) for name in ("cgroup", "mountinfo"))
+        return oom_counter_file(cgroups.read_text(), mounts.read_text(errors="surrogateescape"))
     except OSError:
         return None
 

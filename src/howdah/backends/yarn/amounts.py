@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -107,6 +107,13 @@ def most(amounts: Iterable[Amount]) -> Amount:
             more={name: max(result.more.get(name, 0), one.more.get(name, 0)) for name in names},
         )
     return result
+
+
+def least(amounts: Sequence[Amount]) -> Amount:
+    """The least memory and the fewest cores, whichever has them; of other resources what the first has."""
+    memory_mb = min(each.memory_mb for each in amounts)
+    cores = min(each.cores for each in amounts)
+    return Amount(memory_mb=memory_mb, cores=cores, more=amounts[0].more)
 
 
 def of_role(resources: RoleResources) -> Amount:

@@ -20,6 +20,7 @@ from howdah.backends.base import RoleResources
 from howdah.backends.yarn.amounts import (
     GPU,
     Amount,
+    least,
     most,
     of_master,
     of_role,
@@ -420,12 +421,17 @@ def _limit(
     own = share.maximum or Amount(
         memory_mb=int(divided.memory_mb * part), cores=int(divided.cores * part)
     )
+    above = [each.shares.get(label or "") for each in cluster.above(queue)]
+    all_above = least([own, *(each.maximum for each in above if each and each.maximum)])
+    whose = f"the queue {queue.name!r} may have at most"
+    if own.beyond(all_above):
+        own, whose = all_above, f"the queue {queue.name!r} and those it is in may have at most"
     own += idle
     if share.maximum is None or share.partial:
         # Other resources are not divided by percentages everywhere: only the whole is certain.
         own = msgspec.structs.replace(own, more=everything.more)
     if everything.beyond(own):
-        return own, f"the queue {queue.name!r} may have at most"
+        return own, whose
     return everything, "the cluster has"
 
 

@@ -131,6 +131,11 @@ class YarnCluster(msgspec.Struct, frozen=True, kw_only=True):
         """The queue that is called so."""
         return next((queue for queue in self.queues if name in queue.known_as), None)
 
+    def above(self, queue: Queue) -> list[Queue]:
+        """The Fair Scheduler's queues that this one is in. What they may have at most is no part of what it may
+        have by its own share; the capacity scheduler's shares say it all."""
+        return [each for each in self.queues if queue.name.startswith(f"{each.name}.")]
+
     def most_on_a_node(self, label: str | None = None) -> Amount:
         """The greatest node, resource by resource."""
         return most(node.capability for node in self.usable(label))
