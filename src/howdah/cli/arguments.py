@@ -76,6 +76,11 @@ backend_option = click.option(
 )
 
 
+def set_option(text: str) -> Callable[[F], F]:
+    """``--set``: settings over those of a job, ``KEY=VALUE``."""
+    return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
+
+
 def job_source(command: F) -> F:
     """The arguments and options that say what to run; `load_job` takes them."""
     command = tony.tony_options(command)
@@ -101,13 +106,7 @@ _SOURCE_OPTIONS = (
         "repeatable. By default one worker.",
     ),
     click.option("--name", metavar="NAME", help="Name of a job without a job file."),
-    click.option(
-        "--set",
-        "overrides",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Override a value of the job file, such as roles.worker.instances=4; repeatable.",
-    ),
+    set_option("Override a value of the job file, such as roles.worker.instances=4; repeatable."),
     click.option(
         "--tony",
         "tony_file",

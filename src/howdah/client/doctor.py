@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from howdah.agent.host.processes import command_line
+from howdah.agent.host.tcp_table import LISTEN, tables
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import DoctorFinding, Health, fine, problem, warning
@@ -208,16 +209,8 @@ def _ports() -> Iterator[DoctorFinding]:
 
 def _listening(first: int, last: int) -> int:
     """Ports of the range some socket on this machine listens on."""
-    used: set[int] = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        try:
-            lines = Path(table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            if fields[3] == "0A":  # TCP_LISTEN
-                used.add(int(fields[1].rpartition(":")[2], 16))
+    rows = (line.split() for table in tables() for line in table.splitlines()[1:])
+    used = {int(row[1].rpartition(b":")[2], 16) for row in rows if row[3] == LISTEN}
     return sum(first <= port <= last for port in used)
 
 

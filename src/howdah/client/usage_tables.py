@@ -7,20 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from howdah.client.accounting import ContainerUsage, FailureUsage, JobUsage, hours, week
+from howdah.client.accounting import ContainerUsage, FailureUsage, JobUsage, Usage, hours, week
 from howdah.client.errors import BadInput
 
-_HOURS = (
-    "gpu_hours",
-    "core_hours",
-    "memory_gib_hours",
-    "held_hours",
-    "useful_hours",
-    "preparing_hours",
-    "lost_hours",
-    "idle_hours",
-    "useful_gpu_hours",
-)
+_HOURS = tuple(name for name in Usage.__struct_fields__ if name.endswith("_hours"))
 _OF_JOB = (
     *("job_id", "name", "user", "backend", "framework", "queue", "state", "reason"),
     *("submitted", "started", "finished", "restarts"),

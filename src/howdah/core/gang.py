@@ -117,7 +117,8 @@ def _form(context: EventContext) -> None:
     if context.live(roles) or any(context.count(role, (S.IDLE,)) < role.minimum for role in roles):
         state.elastic_until = None
         return
-    if blocked(context, [c for c in containers.still_living(context) if _of_gang(context, c)]):
+    living = containers.still_living(context)
+    if blocked(context, [c for c in living if c.former and context.in_gang(c.former)]):
         return
     complete = all(
         context.count(role, (S.IDLE,)) >= role.maximum - _retired(context, role) for role in roles
@@ -150,10 +151,6 @@ def _retired(context: EventContext, role: RolePlan) -> int:
     if role.minimum == role.maximum:
         return 0
     return sum(data.retired for data in context.tasks([role]))
-
-
-def _of_gang(context: EventContext, container: ContainerData) -> bool:
-    return container.former is not None and context.in_gang(container.former)
 
 
 def blocked(context: EventContext, living: list[ContainerData]) -> bool:

@@ -216,6 +216,13 @@ class JobDirectory:
         """
         return self._read(layout.META, JobMeta)
 
+    def submitted(self) -> float:
+        """When, in seconds since the epoch; 0 where its documents are missing or damaged."""
+        try:
+            return self.meta().submitted
+        except StorageError:
+            return 0.0
+
     def write_meta(self, meta: JobMeta) -> None:
         """Say more of a job that is being submitted: where on a cluster it is."""
         self._write(layout.META, meta)

@@ -382,8 +382,15 @@ _entries: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(EventEntry | Record
 _LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})",([^\n]*)\n')
 
 
-def _segment_path(folder: Path, number: int) -> Path:
-    return folder / f"events-{number:04}.jsonl"
+def segment_name(number: int) -> str:
+    """File name of a segment, from 1 on."""
+    return f"events-{number:04}.jsonl"
+
+
+def segment_number(name: str) -> int:
+    """Of the segment whose file that is; 0 for any other file."""
+    match = _SEGMENT.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def _segments(folder: Path) -> list[Path]:
@@ -392,21 +399,17 @@ def _segments(folder: Path) -> list[Path]:
     Raises:
         JournalError: one is missing.
     """
-    files = _segment_files(folder)
+    files = [path for path in folder.iterdir() if segment_number(path.name)]
+    files.sort(key=lambda path: segment_number(path.name))
     for number, path in enumerate(files, 1):
-        if path != _segment_path(folder, number):
-            raise JournalError(f"{_segment_path(folder, number)} is missing: entries are lost")
+        if path.name != segment_name(number):
+            raise JournalError(f"{folder / segment_name(number)} is missing: entries are lost")
     return files
-
-
-def _segment_files(folder: Path) -> list[Path]:
-    found = [(int(m[1]), p) for p in folder.iterdir() if (m := _SEGMENT.fullmatch(p.name))]
-    return [path for _, path in sorted(found)]
 
 
 def _open_segment(folder: Path, number: int) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-    return os.open(_segment_path(folder, number), flags, 0o600)
+    return os.open(folder / segment_name(number), flags, 0o600)
 
 
 def _lock(folder: Path) -> int:

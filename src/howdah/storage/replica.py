@@ -39,7 +39,7 @@ from howdah.storage.hdfs.errors import (
     NotFound,
 )
 from howdah.storage.hdfs.files import Hdfs
-from howdah.storage.journal import SEGMENT_BYTES, Fenced, JournalError
+from howdah.storage.journal import SEGMENT_BYTES, Fenced, JournalError, segment_name, segment_number
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -58,7 +58,6 @@ _QUIET_S = 1.0
 """A shorter trouble is not worth a line."""
 _REMIND_S = 60.0
 
-_NAME = re.compile(r"events-(\d{4,})\.jsonl")
 _HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})",("is":"\w+","seq":(\d+).*)\n', re.DOTALL)
 
 
@@ -102,7 +101,7 @@ class HdfsJournal:
             claimed_at = time.monotonic()
             # Before the leases are recovered, which changes the times.
             begun = self._ages_s(former)
-            contents = self._recovered(former)
+            contents = read_segments(self._hdfs.patient(START_WAIT_S), self._url, former)
         except HdfsError as error:
             raise JournalError(f"The job's journal can't be taken over: {error}") from error
         times: list[float] = []
@@ -168,9 +167,6 @@ class HdfsJournal:
             return {}
         changed = segments(self._hdfs.patient(START_WAIT_S), self._url)
         return {n: changed[self._number] - changed[n] for n in former if n in changed}
-
-    def _recovered(self, numbers: Iterable[int]) -> list[bytes]:
-        return read_segments(self._hdfs.patient(START_WAIT_S), self._url, numbers)
 
     def _path(self, number: int) -> str:
         return f"{self._url}/{segment_name(number)}"
@@ -280,15 +276,10 @@ class HdfsJournal:
         )
 
 
-def segment_name(number: int) -> str:
-    """File name of a segment, from 1 on."""
-    return f"events-{number:04}.jsonl"
-
-
 def segments(hdfs: Hdfs, url: str) -> dict[int, float]:
     """Which segments there are, and when each was begun or closed, by the NameNode's clock."""
-    found = ((_NAME.fullmatch(stat.name), stat.mtime_ms / 1000) for stat in hdfs.list(url))
-    return {int(match[1]): changed for match, changed in found if match}
+    found = ((segment_number(stat.name), stat.mtime_ms / 1000) for stat in hdfs.list(url))
+    return {number: changed for number, changed in found if number}
 
 
 def segment_numbers(hdfs: Hdfs, url: str) -> list[int]:

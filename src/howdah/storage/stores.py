@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -277,20 +278,11 @@ class _HdfsDraft:
         self._made = {self._folder}
 
     def add(self, source: Path, name: str) -> str:
-        try:
-            digest = sha256(source)
-            target = f"{self._folder}/{name}"
-            if (folder := posixpath.dirname(target)) not in self._made:
-                self._store.hdfs.mkdirs(folder, within=self._folder)
-                self._made.add(folder)
-            self._store.hdfs.put(source, target, parents=False)
-            if sha256(source) != digest:
-                raise FolderChanged(f"{source} changed while it was copied")
-        except FileNotFoundError as error:
-            if os.path.exists(source):
-                raise
-            raise FolderChanged(f"{source} went away while it was copied") from error
-        return digest
+        target = f"{self._folder}/{name}"
+        if (folder := posixpath.dirname(target)) not in self._made:
+            self._store.hdfs.mkdirs(folder, within=self._folder)
+            self._made.add(folder)
+        return _sent_proven(source, partial(self._store.hdfs.put, parents=False), target)
 
     def reuse(self, version: str, name: str) -> bool:
         return False
@@ -379,14 +371,7 @@ class _UrlDraft:
 
     def add(self, source: Path, name: str) -> str:
         self._prepare(name)
-        try:
-            digest = sha256(source)
-            self._fs.put_file(str(source), f"{self._folder}/{name}")
-            if sha256(source) != digest:
-                raise FolderChanged(f"{source} changed while it was copied")
-        except FileNotFoundError as error:
-            raise FolderChanged(f"{source} went away while it was copied") from error
-        return digest
+        return _sent_proven(source, self._fs.put_file, f"{self._folder}/{name}")
 
     def reuse(self, version: str, name: str) -> bool:
         try:
@@ -410,6 +395,24 @@ class _UrlDraft:
 
     def _prepare(self, name: str) -> None:
         self._fs.makedirs(posixpath.dirname(f"{self._folder}/{name}"), exist_ok=True)
+
+
+def _sent_proven(source: Path, send: Callable[[str, str], object], target: str) -> str:
+    """Send the file there; its SHA-256, which it had before and has still.
+
+    Raises:
+        FolderChanged: it has not, or has gone.
+    """
+    try:
+        digest = sha256(source)
+        send(str(source), target)
+        if sha256(source) != digest:
+            raise FolderChanged(f"{source} changed while it was copied")
+    except FileNotFoundError as error:
+        if source.exists():
+            raise
+        raise FolderChanged(f"{source} went away while it was copied") from error
+    return digest
 
 
 def _hidden(path: Path, version: str) -> Path:

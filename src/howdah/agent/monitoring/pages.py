@@ -121,6 +121,7 @@ class Pages:
         return []
 
     def _publish(self, page: Web, host: str) -> None:
+        token = self._token if self.token_file else ""
         address = WebAddress(
             task=self._start.task,
             attempt=self._start.attempt,
@@ -129,15 +130,12 @@ class Pages:
             port=page.port,
             path=page.path,
             keeps_prefix=page.keeps_prefix,
-            secret=self._secret(page) if page.locked else "",
+            secret=page.secret or token if page.locked else "",
             viewable=page.viewable,
             uid=os.getuid() if HAS_PROC else None,
         )
         self._published[page.name] = address
         self._container.say(address)
-
-    def _secret(self, page: Web) -> str:
-        return page.secret or (self._token if self.token_file else "")
 
     def _withdraw(self, name: str) -> None:
         if self._published.pop(name, None) is not None:

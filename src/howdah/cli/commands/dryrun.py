@@ -134,6 +134,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
     tasks = [_dry_task(specs, job, formed, data) for data in members]
+    planned = {role.name for role in plan.roles}
     return DryRun(
         job_id=job_id,
         directory=str(directory.path),
@@ -141,14 +142,10 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         job=job,
         plan=plan,
         topology=formed,
-        roles=tuple(_dry_role(job, plan, name) for name in job.roles if _planned(plan, name)),
+        roles=tuple(_dry_role(job, plan, name) for name in job.roles if name in planned),
         tasks=tuple(tasks),
         notes=notes,
     )
-
-
-def _planned(plan: Plan, name: str) -> bool:
-    return any(role.name == name for role in plan.roles)
 
 
 def _dry_role(job: Job, plan: Plan, name: str) -> DryRole:

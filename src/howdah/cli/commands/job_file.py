@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from howdah.cli import tony_options as tony
-from howdah.cli.arguments import DEFAULT_FILE, backend_option, json_option
+from howdah.cli.arguments import DEFAULT_FILE, backend_option, json_option, set_option
 from howdah.cli.display.terminal import echo, echo_json
 
 
@@ -105,13 +105,7 @@ def _template(framework: str) -> str:
 
 @click.command("check")
 @click.argument("job", required=False, type=click.Path(path_type=Path), default=DEFAULT_FILE)
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the file before the check; repeatable.",
-)
+@set_option("Override a value of the file before the check; repeatable.")
 @backend_option
 @json_option
 def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: bool) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.arguments import DEFAULT_FILE, json_option
+from howdah.cli.arguments import DEFAULT_FILE, json_option, set_option
 
 if TYPE_CHECKING:
     from howdah.cli.display.formatting import Paint
@@ -25,13 +25,7 @@ _ROWS = 8
 
 @click.command("pack")
 @click.argument("job", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the job file; repeatable.",
-)
+@set_option("Override a value of the job file; repeatable.")
 @click.option(
     "-o",
     "--output",

@@ -19,6 +19,7 @@ from howdah.cli.arguments import (
     json_option,
     load_job,
     optional_job_id,
+    set_option,
     store_option,
     tail_option,
 )
@@ -187,13 +188,7 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
     metavar="NAME",
     help="Run it there: 'local', 'yarn' or 'spark'. Default: where it ran before.",
 )
-@click.option(
-    "--set",
-    "overrides",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Override a value of the earlier job, such as roles.worker.instances=4; repeatable.",
-)
+@set_option("Override a value of the earlier job, such as roles.worker.instances=4; repeatable.")
 @click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
 @_verbose_option
 @store_option

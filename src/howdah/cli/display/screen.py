@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -47,38 +46,6 @@ SAY_WAITING_S = 30.0
 
 QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-stopped", "finished"})
 """Records that are shown in another way as well: left out unless all are wanted."""
-
-
-class Screen(Protocol):
-    """Shows a job to a person or a program."""
-
-    def log(self, update: LogUpdate) -> None:
-        """Bytes a task has printed."""
-        ...
-
-    def record(self, update: RecordUpdate) -> None:
-        """A record of the job's event log."""
-        ...
-
-    def status(self, view: JobView) -> None:
-        """The job's status has changed."""
-        ...
-
-    def note(self, text: str) -> None:
-        """Something about the client itself."""
-        ...
-
-    def waiting(self, why: str) -> None:
-        """The job waits for its coordinator to be started, for that reason; `status` has why it waits later."""
-        ...
-
-    def page(self, name: str, address: str) -> None:
-        """The job page (``job``) is served, or another page through it."""
-        ...
-
-    def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
-        """The job has ended; nothing comes after this. ``findings`` are what it wasted."""
-        ...
 
 
 class Prefixes:
@@ -164,12 +131,14 @@ class HumanScreen:
         self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
 
     def log(self, update: LogUpdate) -> None:
+        """Bytes a task has printed."""
         stream = LogId(update.task, update.attempt)
         lines = self._lines.feed(stream, update.offset, update.data)
         if lines:
             self._print(stream, [line for _, line in lines])
 
     def record(self, update: RecordUpdate) -> None:
+        """A record of the job's event log."""
         record = update.record
         if not self._all_records:
             if record.kind != "finishing":
@@ -211,6 +180,7 @@ class HumanScreen:
         return f"{subject}: {cause}, {cost}{record.text.removeprefix(told).partition(']')[2]}"
 
     def status(self, view: JobView) -> None:
+        """The job's status has changed."""
         self._tell_held()
         if view.pending_reason and not self._live:
             self._say_waiting(view.pending_reason)
@@ -219,14 +189,19 @@ class HumanScreen:
             self._writer.status(self._err(line, reverse=True).encode())
 
     def page(self, name: str, address: str) -> None:
+        """The job page (``job``) is served, or another page through it."""
         label = "page" if name == JOB_PAGE else name
         self.note(f"{label} {self._err(address, underline=True)}")
 
     def note(self, text: str) -> None:
+        """Something about the client itself."""
         self._writer.err(f"{self._own}{text}\n".encode())
 
     def waiting(self, why: str) -> None:
-        """In the status line where there is one; else said, but not every change of a figure."""
+        """The job waits for its coordinator to be started, for that reason; `status` has why it waits later.
+
+        In the status line where there is one; else said, but not every change of a figure.
+        """
         if self._live:
             line = shortened(f" waiting · {why} ", window_width() - 1) if why else None
             self._writer.status(self._err(line, reverse=True).encode() if line else None)
@@ -239,6 +214,7 @@ class HumanScreen:
             self.note(f"waiting: {why}")
 
     def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
+        """The job has ended; nothing comes after this. ``findings`` are what it wasted."""
         for stream, _, line in self._lines.finish_all():
             self._print(stream, [line])
         self._tell_held()
@@ -256,7 +232,7 @@ class HumanScreen:
 
 
 class JsonScreen:
-    """One JSON object a line: see `howdah.client.following.items`."""
+    """The same, one JSON object a line: see `howdah.client.following.items`."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
@@ -301,6 +277,9 @@ class JsonScreen:
         lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
         self._writer.out(tame_json(lines))
 
+
+Screen = HumanScreen | JsonScreen
+"""Shows a job to a person or a program."""
 
 BAR = 10
 """Characters of the bar of steps."""

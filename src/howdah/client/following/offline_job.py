@@ -42,15 +42,8 @@ def streams(directory: JobDirectory, tasks: Iterable[Task] = ()) -> list[LogId]:
     return sorted(found)
 
 
-def log_bytes(
-    directory: JobDirectory, stream: LogId, offset: int = 0, *, chunk: int = CHUNK
-) -> Iterator[LogUpdate]:
-    """An attempt's log from ``offset`` to its present end, ``chunk`` bytes at a time."""
-    return log_file(directory.log_path(stream.task, stream.attempt), stream, offset, chunk=chunk)
-
-
-def log_file(path: Path, stream: LogId, offset: int, *, chunk: int) -> Iterator[LogUpdate]:
-    """As `log_bytes`, of a log at that path."""
+def log_file(path: Path, stream: LogId, offset: int, *, chunk: int = CHUNK) -> Iterator[LogUpdate]:
+    """The attempt's log at that path from ``offset`` to its present end, ``chunk`` bytes at a time."""
     times = logs.LogTimes(path)
     while (part := logs.read(path, offset, chunk)).data:
         offset = part.next_offset
@@ -82,7 +75,8 @@ def rest(
         if position.is_new_record(update.seq):
             yield update
     for stream in streams(directory, tasks) if logs else ():
-        for part in log_bytes(directory, stream, position.offsets.get(stream, 0)):
+        path = directory.log_path(stream.task, stream.attempt)
+        for part in log_file(path, stream, position.offsets.get(stream, 0)):
             position.new_bytes(stream, part.offset, part.data)
             yield part
 

@@ -115,7 +115,7 @@ def _meant(wanted: str, several: list[JobDirectory]) -> JobDirectory:
     if unfinished:
         raise jobdir.ambiguous(wanted, unfinished, " running")
     if all(is_called(job.job_id, wanted) for job in several):
-        return max(several, key=_submitted)
+        return max(several, key=JobDirectory.submitted)
     raise jobdir.ambiguous(wanted, several)
 
 
@@ -128,10 +128,3 @@ def _goes_on(directory: JobDirectory) -> bool:
         return site.final() is None and site.running() is not Running.NO
     except (StorageError, BackendError, OSError):
         return False
-
-
-def _submitted(directory: JobDirectory) -> float:
-    try:
-        return directory.meta().submitted
-    except StorageError:
-        return 0.0

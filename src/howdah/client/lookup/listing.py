@@ -92,14 +92,7 @@ def _is_wanted(directory: JobDirectory, wanted: JobFilter) -> bool:
 def newest(base: Path) -> JobDirectory | None:
     """The job submitted last; None if there are none."""
     latest = list_jobs(base)[:SAME_SECOND]
-    return max(latest, key=_submitted, default=None)
-
-
-def _submitted(directory: JobDirectory) -> float:
-    try:
-        return directory.meta().submitted
-    except StorageError:
-        return 0.0
+    return max(latest, key=JobDirectory.submitted, default=None)
 
 
 async def look(directory: JobDirectory) -> JobView:

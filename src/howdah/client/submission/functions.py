@@ -77,7 +77,10 @@ class FunctionJob:
             name=fields.pop("name", None) or job_name(function),
             # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
             command=f'"$HOWDAH_PYTHON" "{INSIDE}/{SCRIPT}"',
-            roles={name: _role(value) for name, value in (roles or {"worker": 1}).items()},
+            roles={
+                name: value if isinstance(value, Role) else Role(instances=value)
+                for name, value in (roles or {"worker": 1}).items()
+            },
             source=fields.pop("source", None),
             **fields,
         )
@@ -152,10 +155,6 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
         ) from error
     path = [str(Path(entry).absolute()) for entry in sys.path]
     return pickle.dumps({"path": path, "call": call})
-
-
-def _role(value: int | str | Role) -> Role:
-    return value if isinstance(value, Role) else Role(instances=value)
 
 
 def _title(function: Callable[..., Any]) -> str:

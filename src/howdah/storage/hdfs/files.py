@@ -129,7 +129,7 @@ class Hdfs(HdfsSession):
                 with open(descriptor, "wb") as file:
                     stream = iter(reader.read_range_stream(0, size)) if size else None
                     while stream is not None and done < size:
-                        chunk: bytes = soon(_next, stream)
+                        chunk: bytes = soon(next, stream)
                         file.write(chunk)
                         done += len(chunk)
                         if progress is not None:
@@ -381,10 +381,6 @@ def _write_new(client: Any, path: str, data: bytes, permission: int) -> Any:
     writer = opened(client.create, path, _options(permission))
     writer.write(data)
     return writer
-
-
-def _next(stream: Iterator[bytes]) -> bytes:
-    return next(stream)
 
 
 def _look(client: Any, path: str) -> HdfsStat:
