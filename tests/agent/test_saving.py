@@ -189,7 +189,7 @@ async def test_outputs_are_copied_once_their_store_is_back(tmp_path: Path) -> No
 def copying(folder: Path) -> bool:
     """Whether a process still copies outputs of an agent in that folder."""
     found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
-    return any("howdah.storage.outputs" in line and str(folder) in " ".join(line) for line in found)
+    return any("copy-outputs" in line and str(folder) in " ".join(line) for line in found)
 
 
 async def test_a_store_that_is_away_for_checkpoints_costs_no_outputs(tmp_path: Path) -> None:

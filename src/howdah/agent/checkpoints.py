@@ -1,6 +1,6 @@
 """The task's checkpoint folder: brought back before the start, saved while the programs run.
 
-All reading and writing of the store happens in helper processes (`howdah.storage.checkpoints.helper`):
+All reading and writing of the store happens in helper processes (`howdah.storage.helper`):
 one that restores, and one that watches the folder as long as the programs run.
 """
 
@@ -118,7 +118,7 @@ class Checkpoints:
         said = _Said()
         file = self._write_spec(self._spec)
         async with self._container.helpers.running(
-            module("howdah.storage.checkpoints.helper", "restore", file)
+            module("howdah.storage.helper", "restore", file)
         ) as helper:
             while (line := await helper.line()) is not None:
                 said = _understand(line) or said
@@ -217,7 +217,7 @@ class Checkpoints:
         while True:
             try:
                 file = self._write_spec(spec)
-                argv = module("howdah.storage.checkpoints.helper", "watch", file)
+                argv = module("howdah.storage.helper", "watch", file)
                 async with self._container.helpers.running(argv) as helper:
                     self._watcher = helper
                     self._tell_last()

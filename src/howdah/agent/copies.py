@@ -150,7 +150,7 @@ class OutputCopies:
         problem = ""
         try:
             file = self._container.write_private("outputs.json", msgspec.json.encode(document))
-            argv = module("howdah.storage.outputs", file)
+            argv = module("howdah.storage.helper", "copy-outputs", file)
             async with self._container.helpers.running(argv) as helper:
                 while (line := await helper.line()) is not None:
                     said = msgspec.json.decode(line, type=_Said)
@@ -266,7 +266,7 @@ class FolderMirror:
         while True:
             try:
                 file = self._container.write_private("mirror.json", msgspec.json.encode(spec))
-                argv = module("howdah.storage.folder_sync", mirror.way, file)
+                argv = module("howdah.storage.helper", mirror.way, file)
                 async with self._container.helpers.running(argv) as helper:
                     self._helper = helper
                     if self._over.is_set():
@@ -355,7 +355,7 @@ class LogCopies:
         spec = msgspec.json.encode({"log": str(path), "url": url, "job_dir": self._store})
         try:
             file = self._container.write_private(f"copy-{path.stem}.json", spec)
-            argv = module("howdah.storage.logcopy", file)
+            argv = module("howdah.storage.helper", "copy-log", file)
             await self._container.helpers.output(argv, _LOG_TRY_S)
         except (HelperProblem, OSError) as error:
             return str(error)

@@ -42,8 +42,8 @@ _RUNNING = UP | {TaskState.STOPPING}
 Attempt = tuple[Task, int]
 Wants = Callable[[Task, int], bool]
 """Whether a follower wants that attempt's log."""
-Start = Callable[[Task, int, bool], int | None]
-"""Where to begin a task's attempt that may be its running one, or None: not at all."""
+Start = Callable[[Task, int], int]
+"""At which offset to begin an attempt's log."""
 
 
 class LogWindow:
@@ -258,8 +258,8 @@ class JobLogs:
     ) -> Iterator[LogFollower]:
         """Follow the logs these tasks have, and those that come while ``wants`` says so.
 
-        ``start`` says at which offset to begin an attempt's log that is there already (None: not
-        at all); one that comes later is followed from its beginning. ``wake`` is called when the
+        ``start`` says at which offset to begin an attempt's log that is there already; one that comes
+        later is followed from its beginning. ``wake`` is called when the
         follower may have something.
         """
         follower = LogFollower(self, wants, wake)
@@ -267,15 +267,12 @@ class JobLogs:
         try:
             for task in tasks:
                 running = self._running(task)
-                newest = running[0] if running is not None else None
                 have = self.attempts(task)
-                if newest is not None and newest not in have:
-                    have.append(newest)
+                if running is not None and running[0] not in have:
+                    have.append(running[0])
                 for attempt in have:
                     if wants(task, attempt):
-                        offset = start(task, attempt, attempt == newest)
-                        if offset is not None:
-                            self._place(follower, task, attempt, offset)
+                        self._place(follower, task, attempt, start(task, attempt))
             yield follower
         finally:
             self._followers.discard(follower)
@@ -434,7 +431,7 @@ class JobLogs:
                 [task],
                 lambda: None,
                 wants=lambda of, number: (of, number) == key,
-                start=lambda of, number, running: 0 if (of, number) == key else None,
+                start=lambda of, number: 0,
             ):
                 while (left_s := self._read_at[key] + HELD_S - time.monotonic()) > 0:
                     await asyncio.sleep(left_s)

@@ -1,13 +1,9 @@
 """Keep a folder and a place elsewhere alike while files in it grow.
 
 For programs that can only write local files (or read them) where the job's folder is on HDFS:
-TensorBoard's event files, above all. Agents start it as a helper process::
-
-    python -m howdah.storage.folder_sync push|pull <spec.json>
-
-with a `FollowSpec`. It looks every ``every_s`` until its standard input ends or SIGTERM comes,
-once more then, and exits 0. It prints a `CheckpointProblem` as a JSON object when something does not work,
-and goes on trying; once a later attempt of the task writes there, it ends.
+TensorBoard's event files, above all. In a helper process (`howdah.storage.helper`) it looks every
+``every_s`` until its standard input ends or SIGTERM comes, and once more then. It tells when something
+does not work, and goes on trying; once a later attempt of the task writes there, it ends.
 
 Files only grow or are replaced; one that is removed here stays there. Hidden files and ``*.tmp``
 are left out.
@@ -167,10 +163,9 @@ class Puller:
         return at - have
 
 
-def follow(
-    work: Callable[[], object], every_s: float, report: Callable[[CheckpointProblem], None]
-) -> None:
-    """Do the work again and again until standard input ends or SIGTERM comes, then once more."""
+def follow(way: str, spec: FollowSpec, report: Callable[[CheckpointProblem], None]) -> None:
+    """``push`` or ``pull`` again and again until standard input ends or SIGTERM comes, then once more."""
+    folder, pusher = Path(spec.folder), None
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
@@ -179,7 +174,13 @@ def follow(
     over = False
     while True:
         try:
-            work()
+            if way == "pull":
+                Puller(open_destination(spec.place), folder).pull()
+            else:
+                pusher = pusher or Pusher(
+                    folder, open_destination(spec.place, attempt=spec.attempt, within=spec.job_dir)
+                )
+                pusher.push()
             reported = ""
         except Outdated as error:
             report(CheckpointProblem(problem=str(error)))
@@ -192,46 +193,5 @@ def follow(
             reported = text
         if over:
             return
-        ready, _, _ = select.select([sys.stdin, reader], [], [], every_s)
+        ready, _, _ = select.select([sys.stdin, reader], [], [], spec.every_s)
         over = reader in ready or (bool(ready) and not os.read(sys.stdin.fileno(), 4096))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run as a process; returns its exit status."""
-    if len(arguments) != 2 or arguments[0] not in ("push", "pull"):
-        sys.stderr.write("usage: python -m howdah.storage.folder_sync push|pull <spec.json>\n")
-        return 2
-    with open(arguments[1], "rb") as file:
-        spec = msgspec.json.decode(file.read(), type=FollowSpec)
-    with contextlib.suppress(OSError):
-        os.nice(5)  # the program goes first
-    follow(_push(spec) if arguments[0] == "push" else _pull(spec), spec.every_s, _report)
-    return 0
-
-
-def _push(spec: FollowSpec) -> Callable[[], object]:
-    pusher: Pusher | None = None
-
-    def push() -> None:
-        nonlocal pusher
-        pusher = pusher or Pusher(
-            Path(spec.folder),
-            open_destination(spec.place, attempt=spec.attempt, within=spec.job_dir),
-        )
-        pusher.push()
-
-    return push
-
-
-def _pull(spec: FollowSpec) -> Callable[[], object]:
-    return lambda: Puller(open_destination(spec.place), Path(spec.folder)).pull()
-
-
-def _report(problem: CheckpointProblem) -> None:
-    with contextlib.suppress(OSError):
-        sys.stdout.write(msgspec.json.encode(problem).decode() + "\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,25 +1,18 @@
 """Copy the log of an ended attempt to the job directory, where agents cannot write it there.
 
-Run by agents as a helper process::
-
-    python -m howdah.storage.logcopy <spec.json>
-
-with a `LogCopySpec`; it exits 0, or says on standard error why not. Copying again replaces what
-there is: a copy that was cut short is made whole. A log's name carries the attempt's number, so that
-no attempt's log is in another's way.
+Agents have a helper process do it (`howdah.storage.helper`). Copying again replaces what there is: a
+copy that was cut short is made whole. A log's name carries the attempt's number, so that no attempt's
+log is in another's way.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from howdah.storage import logs
 from howdah.storage.destinations import open_destination
-from howdah.storage.errors import in_words
 
 _PATIENCE_S = 15.0
 """For a NameNode that restarts: an agent that is to go does not wait much longer."""
@@ -51,21 +44,3 @@ def copy(spec: LogCopySpec) -> None:
             put(path, logs.index_path(Path(name)).name)
         else:
             put(path, name + path.name.removeprefix(log.name))
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run as a process; returns its exit status."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m howdah.storage.logcopy <spec.json>\n")
-        return 2
-    try:
-        copy(msgspec.json.decode(Path(arguments[0]).read_bytes(), type=LogCopySpec))
-    except Exception as error:
-        # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        sys.stderr.write(f"{in_words(error)}\n")
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -1,18 +1,12 @@
 """Copy a task's output folders to the job's store when the task has ended.
 
-Run by agents as a helper process::
-
-    python -m howdah.storage.outputs <spec.json>
-
-with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `CheckpointProblem` and 1; before
-that a `CheckpointProblem` for what failed and is tried again. A later attempt's files replace those of an
+Agents have a helper process do it (`howdah.storage.helper`). A later attempt's files replace those of an
 earlier one, never the other way round (`howdah.storage.destinations`); other files stay.
 """
 
 from __future__ import annotations
 
 import posixpath
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -178,26 +172,9 @@ def _files(base: Path, folder: str) -> list[str]:
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run as a process; returns its exit status."""
-    if len(arguments) != 1:
-        sys.stderr.write("usage: python -m howdah.storage.outputs <spec.json>\n")
-        return 2
+def run(spec: OutputSpec, report: Callable[[Copied | CheckpointProblem], None]) -> None:
+    """`copy`, and what came of it to ``report``: nothing, where a later attempt has copied its outputs."""
     try:
-        with open(arguments[0], "rb") as file:
-            spec = msgspec.json.decode(file.read(), type=OutputSpec)
-        _report(copy(spec, _report))
-    except Exception as error:
-        # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        _report(CheckpointProblem(problem=in_words(error)))
-        return 0 if isinstance(error, Outdated) else 1
-    return 0
-
-
-def _report(document: Copied | CheckpointProblem) -> None:
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
-    sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+        report(copy(spec, report))
+    except Outdated as error:
+        report(CheckpointProblem(problem=str(error)))

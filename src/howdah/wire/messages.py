@@ -309,7 +309,6 @@ class Watch(Message, frozen=True, kw_only=True):
     logs: bool = False
     tasks: tuple[Task, ...] = ()
     """Only these tasks' logs; none means all."""
-    from_start: bool = True
     offsets: tuple[tuple[Task, int, int], ...] = ()
     """Task, attempt, offset: where to go on in logs the client has seen parts of already."""
     until_now: bool = False

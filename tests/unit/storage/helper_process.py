@@ -25,7 +25,7 @@ class Helper:
         path = folder / "spec.json"
         path.write_bytes(msgspec.json.encode(spec))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "howdah.storage.checkpoints.helper", what, str(path)],
+            [sys.executable, "-m", "howdah.storage.helper", what, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -278,7 +278,7 @@ def test_a_copied_checkpoint_says_where_it_came_from_until_the_job_saves_its_own
 
 def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:
     script = (
-        "import sys; import howdah.storage.checkpoints.helper, howdah.storage.checkpoints.watching\n"
+        "import sys; import howdah.storage.helper, howdah.storage.checkpoints.watching\n"
         "from howdah.storage.checkpoints.restoring import restore\n"
         "from howdah.storage.checkpoints.versions import CheckpointSpec\n"
         "restore(CheckpointSpec(folder=sys.argv[1], store=sys.argv[2]))\n"

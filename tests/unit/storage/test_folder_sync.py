@@ -73,7 +73,7 @@ def test_a_push_ends_once_a_later_attempt_writes_there(
     (here / "events.1").write_text("one")
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"folder": str(here), "place": str(there), "attempt": 1}))
-    argv = [sys.executable, "-m", "howdah.storage.folder_sync", "push", str(spec)]
+    argv = [sys.executable, "-m", "howdah.storage.helper", "push", str(spec)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert b"a later attempt" in process.stdout.readline()
@@ -139,7 +139,7 @@ def test_what_comes_there_is_brought(here: Path, there: Path) -> None:
 def test_the_process_does_it_once_more_at_the_end(here: Path, there: Path, tmp_path: Path) -> None:
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"folder": str(here), "place": str(there), "every_s": 60}))
-    argv = [sys.executable, "-m", "howdah.storage.folder_sync", "push", str(spec)]
+    argv = [sys.executable, "-m", "howdah.storage.helper", "push", str(spec)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         (here / "late").write_text("x")
         output, _ = process.communicate(timeout=DEADLINE_S)

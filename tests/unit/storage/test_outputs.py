@@ -12,7 +12,8 @@ import pytest
 from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
-from howdah.storage.outputs import Copied, OutputSpec, copy, main
+from howdah.storage.helper import main
+from howdah.storage.outputs import Copied, OutputSpec, copy
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ def test_as_a_process_it_prints_its_result(
 ) -> None:
     path = tmp_path / "spec.json"
     path.write_bytes(msgspec.json.encode(spec(base, tmp_path / "store")))
-    assert main([str(path)]) == 0
+    assert main(["copy-outputs", str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "files": 3,
         "kept": 0,
@@ -156,10 +157,10 @@ def test_as_a_process_it_prints_its_result(
         "problems": [],
     }
     path.write_bytes(msgspec.json.encode(spec(base, "nosuch://store")))
-    assert main([str(path)]) == 0
+    assert main(["copy-outputs", str(path)]) == 0
     assert "nosuch" in json.loads(capsys.readouterr().out)["problems"][0]
     path.write_text("{")
-    assert main([str(path)]) == 1
+    assert main(["copy-outputs", str(path)]) == 1
     assert "problem" in json.loads(capsys.readouterr().out)
     assert main([]) == 2
 

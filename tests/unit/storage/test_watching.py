@@ -21,13 +21,13 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage import stores
 from howdah.storage.checkpoints import watching
-from howdah.storage.checkpoints.helper import main
 from howdah.storage.checkpoints.local_fallback import kept, take_over
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import publish
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
 from howdah.storage.checkpoints.watching import Requests, watch
 from howdah.storage.folders import scan
+from howdah.storage.helper import main
 from howdah.storage.stores import LocalStore
 from tests.unit.storage.helper_process import DEADLINE_S, Helper
 
@@ -604,4 +604,4 @@ def test_a_wrong_command_line_is_answered_with_the_right_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["save", "x"]) == 2
-    assert "publish|restore|watch" in capsys.readouterr().err
+    assert "restore|publish|watch" in capsys.readouterr().err

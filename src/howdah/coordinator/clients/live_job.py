@@ -131,9 +131,7 @@ class LiveJob:
         self._check(task)
         first = self.logs.newest_attempt(task) if attempt is None else attempt
 
-        def start(task: Task, number: int, running: bool) -> int | None:
-            if number != first:
-                return None
+        def start(task: Task, number: int) -> int:
             return offset if offset >= 0 else max(0, self.logs.size(task, number) + offset)
 
         def wants(of: Task, number: int) -> bool:

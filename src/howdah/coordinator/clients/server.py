@@ -13,7 +13,6 @@ from howdah.coordinator.clients.execs import ExecRelay
 from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.job_logs import LogFollower
-from howdah.core.messages import Task
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,
@@ -237,19 +236,12 @@ class Watcher:
             return contextlib.nullcontext()
         offsets = {(task, attempt): offset for task, attempt, offset in watch.offsets}
 
-        def start(task: Task, attempt: int, running: bool) -> int | None:
-            if (task, attempt) in offsets:
-                return offsets[task, attempt]
-            if watch.from_start:
-                return 0
-            return logs.size(task, attempt) if running else None
-
         wanted = frozenset(watch.tasks)
         return logs.following(
             watch.tasks or self._job.tasks(),
             self._wake.set,
             wants=lambda task, attempt: not wanted or task in wanted,
-            start=start,
+            start=lambda task, attempt: offsets.get((task, attempt), 0),
         )
 
 

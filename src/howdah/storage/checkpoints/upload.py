@@ -1,4 +1,12 @@
-"""Save a task's folder as a version that is never half-written."""
+"""Save a task's folder as a version that is never half-written.
+
+As far as files can tell: all of the folder has been left alone for ``settle_s``, nobody has a file of
+it open for writing, none changed while they were copied, and each copy was compared with its original.
+
+Not guaranteed: that files a program writes one after the other with pauses longer than
+``settle_s`` between them belong to the same step. Such a program writes into a folder with an
+ignored name and renames it, or the job sets a longer ``settle``.
+"""
 
 from __future__ import annotations
 
