@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from howdah.backends.base import PageReaders
@@ -149,17 +153,12 @@ def reading(
     headers = {"host": "10.0.0.7:8080"}
     if user is not None:
         headers["cookie"] = f"proxy-user={user}"
-    return security.admit(
-        headers,
-        method,
-        stream=False,
-        token=TOKEN,
-        job_id=JOB,
-        hosts=(),
-        now=NOW,
-        client=client,
-        readers=PageReaders(addresses=frozenset({"10.0.0.2"}), users=users),
+    source: Any = SimpleNamespace(
+        token=TOKEN, view=lambda: SimpleNamespace(job_id=JOB, incarnation=1)
     )
+    readers = PageReaders(addresses=frozenset({"10.0.0.2"}), users=users)
+    gate = security.Gate(source, (), lambda: NOW, readers)
+    return asyncio.run(gate.admit(headers, method, stream=False, client=client))
 
 
 def test_a_clusters_proxy_may_look_without_the_token() -> None:

@@ -23,12 +23,7 @@ _MIB = 1024.0 * 1024.0
 
 
 class JobCollector(Collector):
-    """Makes every metric from the status document at the moment of the scrape.
-
-    Args:
-        view: the status document.
-        reported: what a task's program reported last, by name.
-    """
+    """Makes every metric from the status document at the moment of the scrape."""
 
     def __init__(
         self, view: Callable[[], JobView], reported: Callable[[TaskView], Mapping[str, float]]

@@ -179,78 +179,10 @@ PROOFS = (
 )
 
 
-def admit(
-    headers: Mapping[str, str],
-    method: str,
-    *,
-    stream: bool,
-    token: str,
-    job_id: str,
-    hosts: Collection[str],
-    now: float,
-    client: str = "",
-    readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
-    proofs: str = PROOFS,
-) -> Proof:
-    """Let a request in.
-
-    Args:
-        headers: by lower-case name.
-        method: of the request.
-        stream: it opens a stream of events or a websocket.
-        token: the job's.
-        job_id: names the cookie.
-        hosts: names this job may be called by, besides localhost and addresses.
-        now: seconds since the epoch.
-        client: the address the connection comes from.
-        readers: who may read without the token.
-        proofs: what would let the request in, for the answer that it has not.
-
-    Raises:
-        Refusal: it is not let in.
-    """
-    check_host(headers, hosts)
-    proof = prove(headers, token, job_id, now)
-    if proof is None and client in readers.addresses:
-        return _admit_reader(headers, method, readers)
-    if proof is None:
-        raise Refusal(401, f"this request does not prove that it comes from the owner; {proofs}")
-    if proof is Proof.READER and method not in _READING:
-        raise Refusal(403, "with a pass this job can only be looked at")
-    changes = method not in SAFE_METHODS
-    if proof is Proof.COOKIE and (changes or stream):
-        if not is_same_origin(headers, strict=changes):
-            raise Refusal(
-                403,
-                f"this {method} comes from another site (Origin {headers.get('origin')!r}); only "
-                "the job's own page may send it",
-            )
-    return proof
-
-
 def reader_of(headers: Mapping[str, str]) -> str:
     """Who reads, as a cluster's proxy says; empty if it does not."""
     # WebAppProxyServlet writes it with URLEncoder.
     return unquote_plus(cookies_of(headers.get("cookie", "")).get(READER_COOKIE, ""))
-
-
-def _admit_reader(headers: Mapping[str, str], method: str, readers: PageReaders) -> Proof:
-    user = reader_of(headers)
-    if not user:
-        raise Refusal(401, f"the cluster's proxy did not say who reads (cookie {READER_COOKIE})")
-    if readers.users is not None and user not in readers.users:
-        raise Refusal(
-            403,
-            f"{user[:100]!r} may not see this job; its owner can say so in the job file: "
-            "[acl] view = [...] or view-groups = [...]",
-        )
-    if method not in _READING:
-        raise Refusal(
-            403,
-            "through the cluster's proxy this page can only be looked at; `howdah status` prints "
-            "a link to the page itself",
-        )
-    return Proof.READER
 
 
 def check_host(headers: Mapping[str, str], hosts: Collection[str]) -> None:
@@ -302,7 +234,7 @@ class Gate:
         hosts: names the page may be called by, besides localhost and addresses.
         clock: seconds since the epoch.
         readers: who may read without the token.
-        proofs: see `admit`.
+        proofs: what would let a request in, for the answer that it has not.
     """
 
     def __init__(
@@ -327,46 +259,70 @@ class Gate:
     async def admit(
         self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
     ) -> Proof:
-        """Let a request in.
+        """Let a request in; ``stream``: it opens a stream of events or a websocket, ``client``: the
+        address its connection comes from.
 
         Raises:
             Refusal: it is not let in.
         """
+        check_host(headers, self.hosts)
+        proof = prove(headers, self.source.token, self.job_id, self.clock())
+        if proof is None and client in self.readers.addresses:
+            return await self._admit_reader(headers, method)
+        if proof is None:
+            raise Refusal(
+                401, f"this request does not prove that it comes from the owner; {self._proofs}"
+            )
+        if proof is Proof.READER and method not in _READING:
+            raise Refusal(403, "with a pass this job can only be looked at")
+        changes = method not in SAFE_METHODS
+        if proof is Proof.COOKIE and (changes or stream):
+            if not is_same_origin(headers, strict=changes):
+                raise Refusal(
+                    403,
+                    f"this {method} comes from another site (Origin {headers.get('origin')!r}); only "
+                    "the job's own page may send it",
+                )
+        return proof
+
+    async def _admit_reader(self, headers: Mapping[str, str], method: str) -> Proof:
+        user = reader_of(headers)
+        if not user:
+            raise Refusal(
+                401, f"the cluster's proxy did not say who reads (cookie {READER_COOKIE})"
+            )
+        if not await self._may_look(user):
+            raise Refusal(
+                403,
+                f"{user[:100]!r} may not see this job; its owner can say so in the job file: "
+                "[acl] view = [...] or view-groups = [...]",
+            )
+        if method not in _READING:
+            raise Refusal(
+                403,
+                "through the cluster's proxy this page can only be looked at; `howdah status` prints "
+                "a link to the page itself",
+            )
+        return Proof.READER
+
+    async def _may_look(self, user: str) -> bool:
+        """Whether the user is one of the readers, or in one of their groups.
+
+        Raises:
+            Refusal: that cannot be known now.
+        """
         readers = self.readers
-        if client in readers.addresses and (user := reader_of(headers)):
-            readers = await _with_member(readers, user)
-        return admit(
-            headers,
-            method,
-            stream=stream,
-            token=self.source.token,
-            job_id=self.job_id,
-            hosts=self.hosts,
-            now=self.clock(),
-            client=client,
-            readers=readers,
-            proofs=self._proofs,
-        )
-
-
-async def _with_member(readers: PageReaders, user: str) -> PageReaders:
-    """The same, and the user among them who is in one of the groups.
-
-    Raises:
-        Refusal: that cannot be known now.
-    """
-    ask = readers.groups_of
-    if readers.users is None or user in readers.users or not readers.groups or ask is None:
-        return readers
-    try:
-        groups = await ask(user)
-    except BackendError as error:
-        raise Refusal(
-            503, f"whether {user[:100]!r} may see this job is not known: {error}"
-        ) from error
-    if readers.groups.isdisjoint(groups):
-        return readers
-    return msgspec.structs.replace(readers, users=readers.users | {user})
+        if readers.users is None or user in readers.users:
+            return True
+        if not readers.groups or readers.groups_of is None:
+            return False
+        try:
+            groups = await readers.groups_of(user)
+        except BackendError as error:
+            raise Refusal(
+                503, f"whether {user[:100]!r} may see this job is not known: {error}"
+            ) from error
+        return not readers.groups.isdisjoint(groups)
 
 
 class GateMiddleware:
