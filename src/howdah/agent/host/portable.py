@@ -11,9 +11,9 @@ from typing import Any
 
 import psutil
 
-from howdah.agent.host.procfs import Stat, Usage, usage
-
-__all__ = ["Stat", "Usage", "usage"]  # the same everywhere, and the functions below
+from howdah.agent.host.procfs import Stat as Stat
+from howdah.agent.host.procfs import Usage as Usage
+from howdah.agent.host.procfs import usage as usage
 
 
 def _stat(process: Any) -> Stat | None:

@@ -1,4 +1,4 @@
-# ruff: noqa: F401 - the names are for other modules
+# ruff: noqa: F403 - both modules have the same names, all of them for others
 """Looking at and signalling processes, by whatever this system offers.
 
 Names are those of `howdah.agent.host.procfs`; where there is no /proc, of `howdah.agent.host.portable`.
@@ -13,45 +13,9 @@ from collections.abc import Collection
 HAS_PROC = sys.platform == "linux" and os.path.exists("/proc/self/stat")
 
 if HAS_PROC:
-    from howdah.agent.host.procfs import (
-        Stat,
-        Usage,
-        become_subreaper,
-        command_line,
-        descendants,
-        end_with_parent,
-        handles,
-        io_bytes,
-        marked,
-        name_process,
-        prefer_as_oom_victim,
-        program,
-        send_signal,
-        shared_out_bytes,
-        socket_inodes,
-        stat,
-        usage,
-    )
+    from howdah.agent.host.procfs import *
 else:
-    from howdah.agent.host.portable import (
-        Stat,
-        Usage,
-        become_subreaper,
-        command_line,
-        descendants,
-        end_with_parent,
-        handles,
-        io_bytes,
-        marked,
-        name_process,
-        prefer_as_oom_victim,
-        program,
-        send_signal,
-        shared_out_bytes,
-        socket_inodes,
-        stat,
-        usage,
-    )
+    from howdah.agent.host.portable import *
 
 MARKER = "HOWDAH_CONTAINER"
 """Environment variable that every process of a container carries."""
