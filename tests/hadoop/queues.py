@@ -11,7 +11,7 @@
 Only the administrator may look at or end other people's applications. Nothing outside ``pair`` is ever preempted.
 
 The Fair Scheduler has the same ones by their paths, without shares, and makes a queue that is not there. To
-``closed`` nobody may submit.
+``closed`` nobody may submit. ``pair`` may have as much as ``small``, and those in it have no limits of their own.
 
 With ``queue_mappings`` the capacity scheduler puts applications into queues by their names (`MAPPED`), whatever
 queue they ask for, and makes those below ``made``. The Fair Scheduler puts those that name no queue of it into
@@ -26,7 +26,7 @@ _PREFIX = "yarn.scheduler.capacity"
 MAPPED = {"to-small": "root.small", "to-default": "root.default", "to-made": "root.made.new"}
 """Name of an application, and its queue."""
 SMALL_MIB = 1200
-"""Memory that the Fair Scheduler's ``small`` may have."""
+"""Memory that the Fair Scheduler's ``small`` and ``pair`` may have."""
 _CALCULATOR = "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
 
 
@@ -106,7 +106,11 @@ def allocations(site: Site) -> str:
       <maxAMShare>1.0</maxAMShare>
       <aclSubmitApps>*</aclSubmitApps>
     </queue>
-    <queue name="pair" type="parent"><aclSubmitApps>*</aclSubmitApps><queue name="a"/><queue name="b"/></queue>
+    <queue name="pair" type="parent">
+      <maxResources>{SMALL_MIB} mb, 16 vcores</maxResources>
+      <aclSubmitApps>*</aclSubmitApps>
+      <queue name="a"/><queue name="b"/>
+    </queue>
     <queue name="closed"/>
     <queue name="users" type="parent"><aclSubmitApps>*</aclSubmitApps></queue>
   </queue>

@@ -118,10 +118,11 @@ def test_a_gang_runs_in_a_queue_that_is_named_by_its_path(yarn: Yarn, fair: bool
 def test_a_gang_that_is_too_large_for_the_queue_it_is_put_into_is_refused(
     yarn: Yarn, fair: bool
 ) -> None:
-    told = run(yarn, 'queue = "small"' if fair else 'name = "to-small"', code=3).told
-    queue = "root.small" if fair else "small"
+    told = run(yarn, 'queue = "pair.a"' if fair else 'name = "to-small"', code=3).told
+    queue = "root.pair.a" if fair else "small"
+    whose = f"'{queue}' and those it is in" if fair else f"'{queue}'"
     assert f"can never run the job in the queue '{queue}', which YARN has put it into" in told, told
-    assert f"the queue '{queue}' may have at most 1." in told, told
+    assert f"the queue {whose} may have at most 1." in told, told
     assert application(yarn)["state"] == "KILLED"
     wait_gone(yarn)
 
