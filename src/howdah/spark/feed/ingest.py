@@ -31,6 +31,7 @@ from howdah.spark.feed.messages import (
 from howdah.spark.feed.shared_state import STARVED_S
 from howdah.spark.feed.state import FeedState, Key
 
+_SCRATCH_BYTES = 64 << 10
 OPEN_S = 10.0
 """Rows may come before the controller has said that their run begins."""
 
@@ -299,7 +300,7 @@ def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
 
 def _drain(connection: DataConnection) -> None:
     """Read to the end: a close with unread bytes would reset what was just sent."""
-    scratch = memoryview(bytearray(1 << 20))
+    scratch = memoryview(bytearray(_SCRATCH_BYTES))
     with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):
         while True:
             connection.read_into(scratch)

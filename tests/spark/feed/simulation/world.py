@@ -593,10 +593,13 @@ class _Bounds:
 
     def __call__(self) -> None:
         for state in self._made._states.values():
-            known = sum(stream.reserved for stream in state.streams)
+            known = 0
+            for stream in state.streams:
+                known += stream.reserved
             for run in state.runs.values():
                 for epoch in run.epochs.values():
-                    known += sum(chunk.counted for chunk in epoch.waiting)
+                    for chunk in epoch.waiting:
+                        known += chunk.counted
             if state.buffered != known:
                 raise Given(f"{state.buffered} bytes are said to be buffered, {known} are")
             if known > self._most:

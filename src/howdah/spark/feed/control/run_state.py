@@ -159,7 +159,10 @@ class RunState:
 
     def epoch(self, number: int) -> EpochState:
         """The state of that epoch, begun if need be."""
-        return self.epochs.setdefault(number, EpochState(number))
+        found = self.epochs.get(number)
+        if found is None:
+            found = self.epochs[number] = EpochState(number)
+        return found
 
     def begin_again(
         self, generation: int, found: Resumption, positions: Mapping[int, Position]
