@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
@@ -139,10 +140,27 @@ def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
     answer = portal.post(path)
     assert answer.status == 201, answer
     made = [again(answer.json()["job_id"], before)]
+    # A form that is sent twice starts one job.
+    form = {**cookie, "Origin": portal.url, "Content-Type": "application/x-www-form-urlencoded"}
+
+    def press(key: str) -> str:
+        sent = portal.ask("POST", f"/jobs/{before}/rerun", headers=form, body=key.encode())
+        assert sent.status == 303, sent
+        return sent.headers["Location"].split("/")[-2]
+
+    with ThreadPoolExecutor() as pool:
+        first, second, other = pool.map(press, ("key=a", "key=a", "key=b"))
+    made += [again(first, before), again(other, before)]
+    assert (first == second, first == press("key=a"), first == other) == (True, True, False)
     try:
         page.goto(portal.login_link())
         page.goto(f"{portal.url}/jobs/{made[-1].job_id}/")
-        page.get_by_role("button", name="Run again").click(timeout=STARTS_MS)
+        button = page.get_by_role("button", name="Run again")
+        page.evaluate("addEventListener('submit', event => event.preventDefault(), { once: true })")
+        button.click()
+        expect(button).to_be_disabled()
+        page.reload()
+        button.click(timeout=STARTS_MS)
         page.wait_for_url(
             lambda url: "/jobs/digits-" in url and made[-1].job_id not in url, timeout=STARTS_MS
         )

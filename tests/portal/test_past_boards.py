@@ -22,6 +22,7 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.coordinator.web.security import Refusal
 from howdah.portal import past_boards
+from howdah.portal.as_owner import ids_of
 from howdah.portal.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
@@ -156,12 +157,14 @@ class OnHdfs:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def summaries_elsewhere(self) -> int:
-        return self.size
+    def has_remote_summaries(self) -> bool:
+        return self.size > 0
 
-    def bring_summaries(self, folder: Path) -> None:
-        (folder / "worker-0").mkdir()
-        (folder / "worker-0" / "events.out.tfevents.1").touch()
+    def bring_summaries(self, folder: Path, most: int) -> int:
+        if self.size <= most:
+            (folder / "worker-0").mkdir()
+            (folder / "worker-0" / "events.out.tfevents.1").touch()
+        return self.size
 
 
 @pytest.fixture
@@ -177,6 +180,8 @@ def far(copy: JobDirectory, monkeypatch: pytest.MonkeyPatch) -> JobDirectory:
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     monkeypatch.setattr(past_boards, "site_of", lambda directory: OnHdfs(1024))
+    # These tests may run as root, whom the portal takes for nobody of a cluster.
+    monkeypatch.setattr(past_boards, "ids_of", lambda name: (os.getuid(), os.getgid()))
     return copy
 
 
@@ -214,7 +219,7 @@ def test_hdfs_that_does_not_answer_is_asked_again(
     far: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Silent(OnHdfs):
-        def summaries_elsewhere(self) -> int:
+        def has_remote_summaries(self) -> bool:
             raise BackendError("it does not answer")
 
     monkeypatch.setattr(past_boards, "site_of", lambda directory: Silent(1))
@@ -244,9 +249,12 @@ def test_what_cannot_be_copied_from_hdfs_is_said_with_what_to_do(
     )
     if os.getuid() == 0:
         monkeypatch.setattr(past_boards, "site_of", lambda directory: OnHdfs(1))
+        monkeypatch.setattr(past_boards, "ids_of", ids_of)
         url = local_copy.origin_of(far.path).folder
         local_copy.begin(far.path, local_copy.CopyOrigin(folder=url, owner="no-such-account"))
-        refused("no-such-account, as whom TensorBoard would run, has no account")
+        refused("but no-such-account has no account on the portal's machine; copy them with")
+        local_copy.begin(far.path, local_copy.CopyOrigin(folder=url, owner="root"))
+        refused("root of the cluster is not trusted to be root of the portal's machine")
 
 
 def asked(url: str, cookie: str = "") -> tuple[int, Message, str]:

@@ -326,16 +326,16 @@ class Site(Protocol):
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
         ...
 
-    def summaries_elsewhere(self) -> int:
-        """Bytes of TensorBoard's summaries in the job's directory that are kept elsewhere.
+    def has_remote_summaries(self) -> bool:
+        """Whether summaries of TensorBoard in the job's directory are kept elsewhere.
 
         Raises:
-            BackendError: they cannot be counted.
+            BackendError: that cannot be found out now.
         """
         ...
 
-    def bring_summaries(self, folder: Path) -> None:
-        """Copy them into that folder.
+    def bring_summaries(self, folder: Path, most: int) -> int:
+        """Copy them into that folder if they have no more than ``most`` bytes; returns how many they have.
 
         Raises:
             BackendError: they cannot be read.

@@ -42,12 +42,13 @@ class LocalDirectorySite:
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Nothing: they are there, or are being brought by the job itself."""
 
-    def summaries_elsewhere(self) -> int:
-        """None are."""
-        return 0
+    def has_remote_summaries(self) -> bool:
+        """None are elsewhere."""
+        return False
 
-    def bring_summaries(self, folder: Path) -> None:
+    def bring_summaries(self, folder: Path, most: int) -> int:
         """Nothing: none are elsewhere."""
+        return 0
 
     def size_elsewhere(self) -> int:
         """Nothing is."""

@@ -193,9 +193,8 @@ def own_jobs_at(url: str) -> list[JobDirectory]:
     return _cluster_jobs().jobs(url, sys.maxsize)
 
 
-def store_elsewhere(url: str) -> Any:
-    """The jobs of all users below that URL, as a cluster keeps them: an object with ``place``, ``pause_s``,
-    ``users``, ``jobs_of``, ``adopt``, ``owner_of``, ``acting_as`` and ``wants_proof`` of `howdah.backends.yarn.client.remote_jobs.RemoteStore`.
+def cluster_store(url: str) -> Any:
+    """The jobs of all users below that URL, as a `howdah.portal.copies.ClusterStore`.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.

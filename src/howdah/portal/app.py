@@ -46,8 +46,8 @@ from howdah.wire.status import JobView
 
 NAME = "ui"
 """Takes a job id's place in the cookie and in the host name; no job id is so short."""
-ONWARD = re.compile(r"jobs/[a-z0-9][a-z0-9-]*/")
-"""What a one-time link may go on to besides the list: a job."""
+LINKED = re.compile(r"jobs/[a-z0-9][a-z0-9-]*/")
+"""What a one-time link may lead to besides the list: a job."""
 RENEW = "Start “howdah ui” again"
 PROOFS = "open the link that `howdah ui` prints when it starts"
 
@@ -232,13 +232,14 @@ def create_portal(
     async def notebook_asked(request: Request) -> Response:
         if team is not None:
             raise Refusal(403, notebooks.NOT_FOR_OTHERS)
-        given = await notebooks.form_of(request)
+        given = await commands.form_of(request)
         try:
-            started = await notebooks.start(jobs, given)
+            key = given.get("key", "")
+            started = await pages.starts.once(key, lambda: notebooks.start(jobs, given))
         except Refusal as refusal:
             shown = notebooks.Shown(given, problem=refusal.message)
             return await notebooks.page(jobs, None, shown, version=static.version, now=clock())
-        return commands.onward(jobs, started, "jobs/")
+        return commands.page_of(jobs, started, "jobs/")
 
     async def notebook_started(request: Request) -> Response:
         if team is not None:
@@ -266,7 +267,7 @@ def create_portal(
         return static.answer(request.path_params["version"], request.path_params["name"])
 
     async def signed_in(request: Request) -> Response:
-        return web.login(gate, request, RENEW, ONWARD)
+        return web.login(gate, request, RENEW, LINKED)
 
     app = PortalApp(
         routes=[

@@ -18,17 +18,29 @@ def may_be(uid: int) -> bool:
     return os.geteuid() in (0, uid)
 
 
-def ids_of(name: str) -> tuple[int, int] | None:
+class NoAccount(Exception):
+    """Programs of a user of a cluster run as nobody here; the text says why."""
+
+
+def ids_of(name: str) -> tuple[int, int]:
     """User and group that programs of that user of a cluster run as on this machine.
 
-    A portal that is not root runs them as itself. None where root's portal knows no such account.
+    A portal that is not root runs them as itself.
+
+    Raises:
+        NoAccount: root's portal knows no such account, or it is root's.
     """
     if os.geteuid():
         return os.geteuid(), os.getegid()
     try:
         found = pwd.getpwnam(name)
     except KeyError:
-        return None
+        raise NoAccount(f"{name} has no account on the portal's machine") from None
+    if found.pw_uid == 0:
+        raise NoAccount(
+            f"{name} of the cluster is not trusted to be root of the portal's machine: without Kerberos, "
+            "anybody on the cluster can go by that name"
+        )
     return found.pw_uid, found.pw_gid
 
 

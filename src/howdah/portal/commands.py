@@ -5,10 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from howdah.client.lookup.states import UNREADABLE
@@ -30,8 +35,64 @@ NOT_SAID = "the body does not say what to start"
 _BAD_INPUT = 2
 _END_S = 10.0
 """For a command to take back what it has begun."""
+_SAME_S = 10.0
+"""A form that is sent again so soon after its job has started is the same press of a button."""
+_FIELDS_MAX = 50
 _READ_S = 15
 """For somebody to read what a command has said."""
+
+
+class FormStarts:
+    """Jobs that are started by forms. A form that is sent again starts no second job."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, asyncio.Task[StartedJob]] = {}
+
+    async def once(
+        self, key: str, start: Callable[[], Coroutine[Any, Any, StartedJob]]
+    ) -> StartedJob:
+        """What ``start`` gives, or has given for that key a short time ago.
+
+        Args:
+            key: the form's; a form without one starts a job each time.
+            start: starts the job.
+
+        Raises:
+            Refusal: nothing was started.
+        """
+        if not key:
+            return await start()
+        starting = self._by_key.get(key)
+        if starting is None:
+            starting = self._by_key[key] = asyncio.ensure_future(start())
+            starting.add_done_callback(functools.partial(self._done, key))
+        return await asyncio.shield(starting)  # a browser that sends it again gives up the first
+
+    def close(self) -> None:
+        """End what is being started."""
+        for starting in self._by_key.values():
+            starting.cancel()
+
+    def _done(self, key: str, starting: asyncio.Task[StartedJob]) -> None:
+        failed = starting.cancelled() or starting.exception() is not None
+        # Somebody who goes back to the form later wants another job.
+        asyncio.get_running_loop().call_later(0 if failed else _SAME_S, self._by_key.pop, key, None)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form that was sent, those that are filled in.
+
+    Raises:
+        Refusal: it is no form.
+    """
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise Refusal(415, "the body must be a form of this page")
+    body = (await request.body()).decode("utf-8", "replace")
+    try:
+        given = parse_qsl(body, max_num_fields=_FIELDS_MAX)
+    except ValueError as problem:
+        raise Refusal(400, f"the body is no form of this page: {problem}") from None
+    return {name: text.strip() for name, text in given if text.strip()}
 
 
 async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
@@ -94,8 +155,8 @@ async def run_again(jobs: Jobs, row: Row, wanted: RerunRequest) -> StartedJob:
     return await start(jobs, "rerun", [*arguments, "--", row.job_id])
 
 
-def onward(jobs: Jobs, started: StartedJob, folder: str) -> Response:
-    """Go on to the page of one that was started, after what its command has said.
+def page_of(jobs: Jobs, started: StartedJob, folder: str) -> Response:
+    """To the page of one that was started, after what its command has said.
 
     Args:
         jobs: the portal's.

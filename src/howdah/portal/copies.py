@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -54,6 +54,21 @@ class UserFolders(Protocol):
 
     def adopt(self, user: str, job_id: str, local: Path) -> bool:
         """Copy what is needed to list the job; false if it is none (yet)."""
+        ...
+
+
+class ClusterStore(UserFolders, Protocol):
+    """One on a cluster."""
+
+    wants_proof: bool
+    """Nobody is a user there by their name alone."""
+
+    def owner_of(self, user: str) -> str:
+        """The account that the user's folder belongs to."""
+        ...
+
+    def acting_as(self, user: str) -> Mapping[str, str]:
+        """Variables that make a program that user, where no proof is wanted."""
         ...
 
 

@@ -112,6 +112,7 @@ class JobPages:
         self._frame = PageFrame(
             static=f"../../static/{version}", jobs="../../", may_rerun=team is None
         )
+        self.starts: commands.FormStarts = commands.FormStarts()
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
         self._found: OrderedDict[str, tuple[list[Finding], float]] = OrderedDict()
@@ -121,7 +122,8 @@ class JobPages:
         self._finding: dict[str, asyncio.Task[Way]] = {}
 
     def close(self) -> None:
-        """End all streams and connections to coordinators."""
+        """End all streams, connections to coordinators and starts of jobs."""
+        self.starts.close()
         for served in self._past.values():
             served.watchers.close()
         for task in (*(task for task, _ in self._tunnels.values()), *self._finding.values()):
@@ -139,8 +141,8 @@ class JobPages:
         # A running job's are at its own address, for whoever has its token.
         is_own = reader is None and (not row.ended or self._origin is None)
         if path.startswith(PROXY_ROOT) and not is_own:
-            onward = await self._on_to_task_page(directory, row, path, reader or MYSELF)
-            await onward(scope, receive, send)
+            leading = await self._to_task_page(directory, row, path, reader or MYSELF)
+            await leading(scope, receive, send)
             return
         if not path:
             # Relative links in the page need the slash.
@@ -266,7 +268,7 @@ class JobPages:
                 return False
             token = await asyncio.to_thread(directory.token)
             await proxy.forward(
-                _onward(scope),
+                _to_coordinator(scope),
                 receive,
                 send,
                 task=directory.job_id,
@@ -354,7 +356,7 @@ class JobPages:
         return way
 
     async def _task_page(self, directory: JobDirectory, path: str) -> Response:
-        """On to the job's own address: its programs' scripts must not act on other jobs."""
+        """To the job's own address: its programs' scripts must not act on other jobs."""
         handle = AsyncJobHandle(directory)
         try:
             await handle.status()  # which tells the job's clock
@@ -367,10 +369,10 @@ class JobPages:
             )
         return notice("Opening the page", "One moment.", to=page)
 
-    async def _on_to_task_page(
+    async def _to_task_page(
         self, directory: JobDirectory, row: Row, path: str, reader: Reader
     ) -> Response:
-        """On to the host of the job's own pages, with what lets the reader in there."""
+        """To the host of the job's own pages, with what lets the reader in there."""
         if self._origin is None:
             raise Refusal(
                 404,
@@ -386,7 +388,7 @@ class JobPages:
         if not row.ended and not (await self.way(directory)).leads:
             row = await self._jobs.look(directory)  # its page was open when it ended, say
         is_board = page[0] == _BOARD.href
-        if row.ended and not (is_board and await self._has_board(directory) is not False):
+        if row.ended and not (is_board and await self._may_have_board(directory)):
             raise Refusal(
                 404,
                 f"{row.job_id} has ended, and the pages of its tasks with it. The summaries of its "
@@ -394,6 +396,11 @@ class JobPages:
                 "tensorboard --logdir JOB_DIRECTORY/tensorboard",
             )
         return RedirectResponse(self._origin.link(row.job_id, reader, page[0]), 303)
+
+    async def _may_have_board(self, directory: JobDirectory) -> bool:
+        """The same without asking HDFS: what starts it asks, and says so if there are no summaries."""
+        boards = self.boards
+        return boards is not None and await asyncio.to_thread(boards.may_have, directory)
 
     async def _has_board(self, directory: JobDirectory) -> bool | None:
         """Whether a TensorBoard of an ended job can be shown; None where that is not known in time."""
@@ -462,12 +469,15 @@ class JobPages:
 
     async def _run_again(self, row: Row, path: str, request: Request) -> Response:
         """Start the same job anew: for a form on to its page, for a program its id."""
-        wanted = RerunRequest()
-        if path == RERUN:
-            wanted = await json_body(request, RerunRequest, commands.NOT_SAID)
-        started = await commands.run_again(self._jobs, row, wanted)
         if path != RERUN:
-            return commands.onward(self._jobs, started, "../")
+            key = (await commands.form_of(request)).get("key", "")
+            started = await self.starts.once(
+                key and f"{row.job_id} {key}",
+                lambda: commands.run_again(self._jobs, row, RerunRequest()),
+            )
+            return commands.page_of(self._jobs, started, "../")
+        wanted = await json_body(request, RerunRequest, commands.NOT_SAID)
+        started = await commands.run_again(self._jobs, row, wanted)
         return Response(msgspec.json.encode(started), 201, media_type="application/json")
 
     # -- of a job that nobody runs ---------------------------------------------------------------
@@ -550,7 +560,7 @@ async def _lead(directory: JobDirectory, port: asyncio.Future[int]) -> None:
         port.set_exception(PageUnreachable(f"no way to its coordinator could be opened: {problem}"))
 
 
-def _onward(scope: Scope) -> Scope:
+def _to_coordinator(scope: Scope) -> Scope:
     """The request as the coordinator takes it: at its own name."""
     kept = [(name, value) for name, value in scope["headers"] if name not in (b"host", b"origin")]
     return {**scope, "headers": [*kept, (b"host", b"localhost")]}

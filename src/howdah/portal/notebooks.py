@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 from howdah.backends import registry
 from howdah.client.lookup.states import GOING_ON
 from howdah.coordinator.web.api import json_body
-from howdah.coordinator.web.app import environment
+from howdah.coordinator.web.app import environment, form_key
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.sidecars import NOTEBOOK
@@ -32,7 +31,6 @@ NOT_FOR_OTHERS = (
     "Start one with “howdah notebook”, or from the pages that “howdah ui” opens; with --store, or “store” in "
     "the site file, at this portal's store, it is listed here"
 )
-_FIELDS_MAX = 50
 
 
 class Shown(NamedTuple):
@@ -72,29 +70,14 @@ async def page(
         refused="" if reader is None else NOT_FOR_OTHERS,
         place=jobs.place,
         version=version,
+        key=form_key(),
     )
     # As for the list: without a referrer a form's origin is "null".
     return HTMLResponse(text, 400 if shown.problem else 200, {"Referrer-Policy": "same-origin"})
 
 
-async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent, those that are filled in.
-
-    Raises:
-        Refusal: it is none of this page's.
-    """
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        raise Refusal(415, "the body must be a form of this page")
-    body = (await request.body()).decode("utf-8", "replace")
-    try:
-        given = dict(parse_qsl(body, max_num_fields=_FIELDS_MAX))
-    except ValueError as problem:
-        raise Refusal(400, f"the body is no form of this page: {problem}") from None
-    return {name: text.strip() for name, text in given.items() if name in FIELDS and text.strip()}
-
-
 async def document_of(request: Request) -> dict[str, str]:
-    """The same of a body in JSON.
+    """The options that a body in JSON gives.
 
     Raises:
         Refusal: it is not what is asked for.
@@ -110,6 +93,7 @@ async def start(jobs: Jobs, given: dict[str, str]) -> StartedJob:
     Raises:
         Refusal: nothing was started; the text says why, as the command does.
     """
+    given = {name: text for name, text in given.items() if name in FIELDS}
     if "source" in given:
         try:
             given = {**given, "source": str(Path(given["source"]).expanduser())}

@@ -9,7 +9,7 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 
 from howdah.client.lookup.states import GOING_ON, STATES
-from howdah.coordinator.web.app import environment
+from howdah.coordinator.web.app import environment, form_key
 from howdah.portal.index import Choices, FoundJobs
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked
@@ -76,6 +76,7 @@ def list_page(
         sorts=_sorts(asked),
         shown=shown,
         moment=moment,
+        key=form_key(),
         version=version,
     )  # fmt: skip
     # Without a referrer a form's origin is "null", and the gate lets nothing be stopped.

@@ -30,7 +30,7 @@ from howdah.core.messages import Task
 from howdah.frameworks.programs import HELPERS
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import quantity
-from howdah.portal.as_owner import as_owner, ids_of, kill, last_line, may_be
+from howdah.portal.as_owner import NoAccount, as_owner, ids_of, kill, last_line, may_be
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.local_copy import SCHEME, CopyOrigin, account, origin_of
@@ -82,8 +82,14 @@ class PastBoards:
         """
         if _summaries(directory) is not None:
             return True
-        size = _remote_size(directory)
-        return None if size is None else size > 0
+        try:
+            return _is_remote(directory) and site_of(directory).has_remote_summaries()
+        except (OSError, StorageError, BackendError):
+            return None
+
+    def may_have(self, directory: JobDirectory) -> bool:
+        """The same as far as it can be told without asking HDFS."""
+        return _summaries(directory) is not None or _is_remote(directory)
 
     async def address(self, directory: JobDirectory) -> WebAddress:
         """Where the job's answers; it is started if it does not run.
@@ -187,15 +193,13 @@ def _summaries(directory: JobDirectory) -> _Summaries | None:
         return None
 
 
-def _remote_size(directory: JobDirectory) -> int | None:
-    """Bytes of summaries on HDFS that could be copied; None where they cannot be counted."""
+def _is_remote(directory: JobDirectory) -> bool:
+    """Whether its directory is on HDFS."""
     try:
         url = directory.meta().url
-        if url is None or url.startswith(SCHEME):
-            return 0
-        return site_of(directory).summaries_elsewhere()
-    except (OSError, StorageError, BackendError):
-        return None
+    except StorageError:
+        return False
+    return url is not None and not url.startswith(SCHEME)
 
 
 def _copied(directory: JobDirectory, copies: Path) -> _Summaries | None:
@@ -204,33 +208,21 @@ def _copied(directory: JobDirectory, copies: Path) -> _Summaries | None:
     Raises:
         Refusal: they cannot be.
     """
-    size = _remote_size(directory)
-    if size is None:
-        raise Refusal(
-            503,
-            f"the summaries of {directory.job_id} on HDFS cannot be looked at now; load the page again",
-        )
-    if not size:
+    if not _is_remote(directory):
         return None
     by_hand = (
         f"copy them with `hdfs dfs -get {directory.meta().url}/{layout.TENSORBOARD} .` and look at them with "
         f"`tensorboard --logdir {layout.TENSORBOARD}`"
     )
-    if size > LARGEST:
-        raise Refusal(
-            409,
-            f"the summaries of {directory.job_id} on HDFS take {quantity(size)}, and the portal copies "
-            f"{quantity(LARGEST)} at most: {by_hand}",
-        )
     owner = _origin(directory).owner
-    account_ids = ids_of(owner)
-    if account_ids is None:
-        text = f"{owner}, as whom TensorBoard would run, has no account on the portal's machine: {by_hand}"
-        raise Refusal(409, text)
-    uid, gid = account_ids
+    try:
+        uid, gid = ids_of(owner)
+    except NoAccount as problem:
+        text = f"TensorBoard would run as the job's owner, but {problem}; {by_hand}"
+        raise Refusal(409, text) from None
     folder = Path(tempfile.mkdtemp(dir=copies))
     try:
-        site_of(directory).bring_summaries(folder)
+        size = site_of(directory).bring_summaries(folder, LARGEST)
         # The folder last: until then its owner cannot get in and put a link in the place of what is
         # given to them next.
         for path in reversed([folder, *folder.rglob("*")]):
@@ -239,7 +231,16 @@ def _copied(directory: JobDirectory, copies: Path) -> _Summaries | None:
         _remove(folder)
         text = f"the summaries of {directory.job_id} on HDFS cannot be copied ({error}); load the page again"
         raise Refusal(503, text) from None
-    return _Summaries(folder, owner, uid, gid, copy=folder)
+    if 0 < size <= LARGEST:
+        return _Summaries(folder, owner, uid, gid, copy=folder)
+    _remove(folder)
+    if not size:
+        return None
+    raise Refusal(
+        409,
+        f"the summaries of {directory.job_id} on HDFS take {quantity(size)}, and the portal copies "
+        f"{quantity(LARGEST)} at most: {by_hand}",
+    )
 
 
 def _remove(copy: Path | None) -> None:

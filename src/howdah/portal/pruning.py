@@ -24,8 +24,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from howdah.packing.archives import quantity
-from howdah.portal.as_owner import as_owner, ids_of, kill, last_line, may_be, one_line
-from howdah.portal.copies import JOB_ID
+from howdah.portal.as_owner import NoAccount, as_owner, ids_of, kill, last_line, may_be, one_line
+from howdah.portal.copies import JOB_ID, ClusterStore
 from howdah.storage.local_copy import account
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -85,10 +85,12 @@ class Owner(NamedTuple):
     name: str
     """The account that it belongs to."""
     uid: int | None
-    """The number of that account on this machine; None for one that it does not know."""
+    """The number of that account on this machine; None if it has none."""
     gid: int
     env: Mapping[str, str] = MappingProxyType({})
     """Variables that make a program that user on a cluster."""
+    problem: str = ""
+    """Why it has no account here."""
 
 
 class Owners(Protocol):
@@ -133,13 +135,13 @@ class RemoteOwners:
     """Those of a store on a cluster.
 
     Args:
-        store: as `howdah.backends.registry.store_elsewhere` gives it.
+        store: such as `howdah.backends.registry.cluster_store` gives.
 
     Raises:
         CannotPrune: the cluster wants each user's own proof.
     """
 
-    def __init__(self, store: Any) -> None:
+    def __init__(self, store: ClusterStore) -> None:
         self._store = store
         self.place: str = store.place
         if store.wants_proof:
@@ -161,8 +163,10 @@ class RemoteOwners:
 
     def _owner(self, user: str) -> Owner:
         name, env = self._store.owner_of(user), self._store.acting_as(user)
-        uid, gid = ids_of(name) or (None, 0)
-        return Owner(user, name, uid, gid, env)
+        try:
+            return Owner(user, name, *ids_of(name), env)
+        except NoAccount as problem:
+            return Owner(user, name, None, 0, problem=str(problem))
 
 
 class PruneSchedule:
@@ -222,9 +226,7 @@ class PruneSchedule:
         if name != owner.user:
             return _no(place, f"it is not {owner.user}'s but {name}'s")
         if owner.uid is None:
-            return _no(
-                place, f"{name} has no account on this machine, in whose name jobs could be removed"
-            )
+            return _no(place, f"they are removed in {name}'s name, but {owner.problem}")
         command = [
             *(sys.executable, "-I", "-m", "howdah", "prune", "--yes", "--json"),
             *(*self._limits, "--store", self._owners.place),

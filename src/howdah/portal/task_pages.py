@@ -63,7 +63,7 @@ ENDED = "{} has ended, and this page with it"
 AGAIN = "open the page from the job's own page in the portal"
 
 
-class Onward(NamedTuple):
+class Upstream(NamedTuple):
     """Where a request goes, as of `proxy.forward`."""
 
     what: str
@@ -145,7 +145,7 @@ class TaskPages(JobApp):
         if self._boards is not None:
             self._boards.close()
 
-    async def way(self, job_id: str, reader: Reader, method: str, path: str) -> Onward:
+    async def way(self, job_id: str, reader: Reader, method: str, path: str) -> Upstream:
         """Where to pass a request on, and with what proof.
 
         Args:
@@ -171,7 +171,7 @@ class TaskPages(JobApp):
             self._pages.hang_up(job_id)
             if task == str(TASK) and self._boards is not None and method in _LOOKING:
                 address = await self._boards.address(directory)
-                return Onward(task, page[2] or "/", address, is_live=False)
+                return Upstream(task, page[2] or "/", address, is_live=False)
             raise Refusal(404, ENDED.format(job_id))
         try:
             port = await self._pages.port(directory) if way.leads else None
@@ -190,13 +190,13 @@ class TaskPages(JobApp):
             raise Refusal(
                 502, f"the coordinator of {job_id} does not answer: {problem}"
             ) from problem
-        return Onward(job_id, path, coordinator_at(port, secret), is_live=True)
+        return Upstream(job_id, path, coordinator_at(port, secret), is_live=True)
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = scope.get("client") or ("",)
         job_id, reader = self._gate.reader(headers_of(scope["headers"]), client[0])
         path = scope["raw_path"].decode("latin-1")
-        onward = await self.way(job_id, reader, scope["method"], path)
+        upstream = await self.way(job_id, reader, scope["method"], path)
 
         async def marked(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -215,13 +215,13 @@ class TaskPages(JobApp):
                 passed,
                 receive,
                 marked,
-                task=onward.what,
-                rest=onward.rest,
-                address=onward.address,
+                task=upstream.what,
+                rest=upstream.rest,
+                address=upstream.address,
             )
         except PageUnreachable as problem:
             directory = JobDirectory(self._jobs.base / job_id)
-            if onward.is_live and (await self._jobs.look(directory)).ended:
+            if upstream.is_live and (await self._jobs.look(directory)).ended:
                 raise Refusal(404, ENDED.format(job_id)) from problem
             raise Refusal(502, f"the page of {job_id} does not answer: {problem}") from problem
 
@@ -262,7 +262,7 @@ class _WebSockets(proxy.WebSockets):
 
     withheld = _WITHHELD
 
-    def __init__(self, gate: TaskPagesGate, way: Callable[..., Awaitable[Onward]]) -> None:
+    def __init__(self, gate: TaskPagesGate, way: Callable[..., Awaitable[Upstream]]) -> None:
         super().__init__(gate)
         self._let_in = gate
         self._way = way
@@ -274,9 +274,9 @@ class _WebSockets(proxy.WebSockets):
         await self._let_in.admit(named, method, stream=True, client=client)
         job_id, reader = self._let_in.reader(named, client)
         path, mark, query = target.partition("?")
-        onward = await self._way(job_id, reader, method, path)
+        upstream = await self._way(job_id, reader, method, path)
         return proxy.Handshake(
-            onward.what, onward.rest + mark + query, onward.address, _upward(headers)
+            upstream.what, upstream.rest + mark + query, upstream.address, _upward(headers)
         )
 
 

@@ -82,7 +82,7 @@ class OnHdfs:
     wants_proof = False
 
     def users(self) -> list[str]:
-        return ["daemon", "no-such-account", "nobody"]
+        return ["daemon", "no-such-account", "nobody", "root"]
 
     def owner_of(self, user: str) -> str:
         return "root" if user == "daemon" else user
@@ -109,9 +109,15 @@ def test_on_a_cluster_the_owners_are_themselves_there_too(
     assert not list((folder / "tmp").iterdir()), "what it copied is gone"
     (last,) = schedule.rounds
     assert last.removed == (PrunedJob(f"a-{nobody}", 5),)
+    assert "but no-such-account has no account" in last.failed[1].reason
+    assert "but root of the cluster is not trusted to be root" in last.failed[2].reason
     assert [(each.job_id, each.reason.partition(",")[0]) for each in last.failed] == [
         ("hdfs://nn/jobs/daemon", "it is not daemon's but root's"),
-        ("hdfs://nn/jobs/no-such-account", "no-such-account has no account on this machine"),
+        (
+            "hdfs://nn/jobs/no-such-account",
+            "they are removed in no-such-account's name",
+        ),
+        ("hdfs://nn/jobs/root", "they are removed in root's name"),
     ]
 
 

@@ -18,7 +18,7 @@ from howdah.cli.commands.removal import size_of, span_of
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
     from howdah.portal.access_control import Team
-    from howdah.portal.copies import UserFolders
+    from howdah.portal.copies import ClusterStore, FolderStore, UserFolders
     from howdah.portal.page_origin import PageOrigin
     from howdah.portal.pruning import PruneSchedule
 
@@ -147,20 +147,21 @@ def command(
     pages = _pages(pages_url, pages_port)
     pruning, found = None, store_of(store)
     if prune_older_than is not None or prune_keep_size is not None:
-        pruning = _pruning(store, found, prune_older_than, prune_keep_size)
+        pruning = _pruning(found, prune_older_than, prune_keep_size)
     asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pages, pruning, as_json=as_json))
     return ExitCode.STOPPED
 
 
 def _pruning(
-    store: str, found: UserFolders, older_than: str | None, keep_size: str | None
+    found: FolderStore | ClusterStore, older_than: str | None, keep_size: str | None
 ) -> PruneSchedule:
+    from howdah.portal.copies import FolderStore
     from howdah.portal.pruning import CannotPrune, LocalOwners, PruneSchedule, RemoteOwners
 
     option = "--prune-keep-size" if older_than is None else "--prune-older-than"
     try:
-        remote = store.startswith(_ON_HDFS)
-        owners = RemoteOwners(found) if remote else LocalOwners(Path(found.place))
+        local = isinstance(found, FolderStore)
+        owners = LocalOwners(Path(found.place)) if local else RemoteOwners(found)
         return PruneSchedule(owners, older_than, keep_size)
     except (CannotPrune, OSError) as error:
         raise click.UsageError(f"{option}: {error}") from None
@@ -182,7 +183,7 @@ def _pages(url: str | None, port: int | None) -> tuple[PageOrigin, int] | None:
         raise click.UsageError(f"--pages-url: {error}") from None
 
 
-def store_of(store: str) -> UserFolders:
+def store_of(store: str) -> FolderStore | ClusterStore:
     """The jobs of all users below that folder or URL.
 
     Raises:
@@ -192,7 +193,7 @@ def store_of(store: str) -> UserFolders:
     from howdah.portal.copies import FolderStore
 
     if store.startswith(_ON_HDFS):
-        return registry.store_elsewhere(store)
+        return registry.cluster_store(store)
     if "://" in store.removeprefix("file://"):
         raise click.UsageError(
             f"--store {store!r}: job directories are in folders and on HDFS, nowhere else"

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import mimetypes
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Collection
 from importlib import resources
@@ -168,10 +169,10 @@ def login(
     gate: Gate,
     request: Request,
     renew: str = "Run “howdah status” with the job's id",
-    onward: re.Pattern[str] = TASK_PAGE,
+    linked: re.Pattern[str] = TASK_PAGE,
 ) -> Response:
-    """Take a ticket, give a cookie. ``renew``: how to get another link; ``onward``: addresses that
-    it may go on to.
+    """Take a ticket, give a cookie. ``renew``: how to get another link; ``linked``: addresses that
+    it may lead to.
 
     The cookie names no path: the browser keeps it for the folder the page is in, whatever prefix
     that has. The answer is a page that goes on by itself, not a redirect: after a click in another
@@ -179,7 +180,7 @@ def login(
     """
     now = gate.clock()
     wanted = request.query_params.get("to", "")
-    to = f"./{wanted}" if onward.fullmatch(wanted) else "./"
+    to = f"./{wanted}" if linked.fullmatch(wanted) else "./"
     # Programs that look at links before a person does (chats) ask for the head only.
     if request.method == "HEAD":
         return notice("A one-time link", "Open it in a browser.")
@@ -316,6 +317,11 @@ def environment(package: str = _PACKAGE) -> jinja2.Environment:
     )
 
 
+def form_key() -> str:
+    """What tells a form that is sent twice from two forms."""
+    return secrets.token_urlsafe(12)
+
+
 def job_page(view: JobView, frame: PageFrame, *, reads_only: bool = False) -> Response:
     """The page itself: what is known at once; its script does the rest.
 
@@ -325,7 +331,7 @@ def job_page(view: JobView, frame: PageFrame, *, reads_only: bool = False) -> Re
         reads_only: for a reader who may change nothing: without what they could not do.
     """
     page = environment().get_template("job.html")
-    text = page.render(job=view, frame=frame, reads_only=reads_only)
+    text = page.render(job=view, frame=frame, reads_only=reads_only, key=form_key())
     # Without a referrer a form's origin is "null".
     return HTMLResponse(text, headers={"Referrer-Policy": "same-origin"} if frame.may_rerun else {})
 

@@ -418,11 +418,11 @@ class WebSockets:
         pairs = _pairs(lines)
         peername = writer.get_extra_info("peername")
         client = str(peername[0]) if peername else ""
-        onward = await self._handshake(method, target, pairs, client)
+        handshake = await self._handshake(method, target, pairs, client)
         peer.proven()
-        task, address = onward.task, onward.address
-        path, _, query = onward.rest.partition("?")
-        passed = upward_headers(onward.headers, client=client, keep=_KEPT, secret=address.secret)
+        task, address = handshake.task, handshake.address
+        path, _, query = handshake.rest.partition("?")
+        passed = upward_headers(handshake.headers, client=client, keep=_KEPT, secret=address.secret)
         try:
             far_reader, far_writer = await connect(address)
         except PageUnreachable as problem:

@@ -178,12 +178,15 @@ class YarnSite:
         self._bring(lambda: self._mirror.bring_logs(tasks))
         self._bring_aggregated(tasks)
 
-    def summaries_elsewhere(self) -> int:
-        return sum(each.size for each in self._summaries())
+    def has_remote_summaries(self) -> bool:
+        return any(each.size for each in self._summaries())
 
-    def bring_summaries(self, folder: Path) -> None:
+    def bring_summaries(self, folder: Path, most: int) -> int:
         found = self._summaries()
-        Mirror(f"{self._url}/{layout.TENSORBOARD}", folder, self._hdfs).bring_files(found)
+        size = sum(each.size for each in found)
+        if size <= most:
+            Mirror(f"{self._url}/{layout.TENSORBOARD}", folder, self._hdfs).bring_files(found)
+        return size
 
     def _summaries(self) -> list[HdfsStat]:
         if self._directory.meta().url is None:
