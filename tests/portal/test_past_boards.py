@@ -21,9 +21,9 @@ import pytest
 
 from howdah.backends.base import BackendError
 from howdah.coordinator.web.security import Refusal
-from howdah.portal import past_boards
 from howdah.portal.as_owner import ids_of
-from howdah.portal.past_boards import PastBoards
+from howdah.portal.task_pages import past_boards
+from howdah.portal.task_pages.past_boards import PastBoards
 from howdah.storage import local_copy
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta

@@ -6,6 +6,7 @@ address alone; a request from anywhere else is refused, whatever it says.
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -71,23 +72,18 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
     """Names with commas between them."""
     admins: frozenset[str] = frozenset()
 
-    def is_proxy(self, client: str) -> bool:
-        """Whether a connection from that address is believed."""
-        try:
-            address = ipaddress.ip_address(client)
-        except ValueError:
-            return False
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        return any(address in network for network in self.proxies)
-
     def check_proxy(self, client: str) -> None:
         """Refuse a connection from anywhere but the proxy.
 
         Raises:
             Refusal: it is from elsewhere.
         """
-        if not self.is_proxy(client):
+        address = None
+        with contextlib.suppress(ValueError):
+            address = ipaddress.ip_address(client)
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        if address is None or not any(address in network for network in self.proxies):
             raise Refusal(
                 403,
                 "this portal answers its reverse proxy only (howdah portal --trusted-proxy), and "

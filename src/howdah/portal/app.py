@@ -26,19 +26,19 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import commands, notebooks, query
+from howdah.portal import query
 from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
-from howdah.portal.compare_page import compare_page
-from howdah.portal.comparison import MOST, read
+from howdah.portal.comparison import MOST, compare_page, read
 from howdah.portal.documents import JobList
 from howdah.portal.index import PAGE_MAX, FoundJobs, JobQuery
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
-from howdah.portal.page_origin import PageOrigin
 from howdah.portal.pages import Shown, list_page
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import BadQuery
-from howdah.portal.task_pages import TaskPages, TaskPagesGate
+from howdah.portal.starting import commands, notebooks
+from howdah.portal.task_pages.page_origin import PageOrigin
+from howdah.portal.task_pages.server import TaskPages, TaskPagesGate
 from howdah.spec.model import Job
 from howdah.storage.jobdir import NotYours, StorageError
 from howdah.wire.messages import WebAddress
@@ -205,17 +205,12 @@ def create_portal(
                 400, f"choose from 2 to {MOST} jobs in the list, not {len(ids)}; the list is at ./"
             )
         reader = reader_of(request)
-        try:
-            found = [await jobs.find(job_id, reader) for job_id in ids]
-        except NotYours as problem:
-            raise Refusal(503, str(problem)) from problem
-        if missing := [job_id for job_id, each in zip(ids, found) if each is None]:
-            raise Refusal(404, f"there is no job {missing[0][:100]!r} in {jobs.place}")
+        found = [await pages.find(job_id, reader) for job_id in ids]
         now = clock()
-        reading = (asyncio.to_thread(read, *each, now) for each in found if each is not None)
+        reading = (asyncio.to_thread(read, *each, now) for each in found)
         response = compare_page(await asyncio.gather(*reading), static.version)
         if reader is not None:
-            for directory, row in filter(None, found):
+            for directory, row in found:
                 try:
                     mask = await asyncio.to_thread(mask_of_directory, directory)
                 except StorageError as problem:

@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.requests import Request
@@ -42,16 +43,17 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import commands, live_answers
+from howdah.portal import live_answers
 from howdah.portal.access_control import MYSELF, Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
 from howdah.portal.documents import RerunRequest, SinceBefore
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import Way
-from howdah.portal.page_origin import PageOrigin
-from howdah.portal.past_boards import TASK, PastBoards
 from howdah.portal.past_job import PastJob
 from howdah.portal.rows import Row
+from howdah.portal.starting import commands
+from howdah.portal.task_pages.page_origin import PageOrigin
+from howdah.portal.task_pages.past_boards import TASK, PastBoards
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.status import WebLink
@@ -148,20 +150,20 @@ class JobPages:
             # Relative links in the page need the slash.
             await notice(row.name, "One moment.", to=f"./{job_id}/")(scope, receive, send)
             return
-        if path == "/stop" and request.method == "POST":
-            await (await self._stop(directory, reader))(scope, receive, send)
-            return
-        if path in ("/rerun", RERUN) and request.method == "POST":
-            await (await self._run_again(row, path, request))(scope, receive, send)
-            return
-        if path == STOP and request.method == "POST" and reader is not None:
-            await (await self._asked_to_stop(directory, row, reader, request))(scope, receive, send)
-            return
-        if path == ADVICE and request.method in SAFE_METHODS:
-            await (await self._advice(directory, ended=row.ended))(scope, receive, send)
-            return
-        if path == BEFORE and request.method in SAFE_METHODS:
-            await (await self._since_before(directory, row, reader))(scope, receive, send)
+        response: Response | None = None
+        if request.method == "POST":
+            if path == "/stop":
+                response = await self._stop(directory, reader)
+            elif path in ("/rerun", RERUN):
+                response = await self._run_again(row, path, request)
+            elif path == STOP and reader is not None:
+                response = await self._asked_to_stop(directory, row, reader, request)
+        elif path == ADVICE and request.method in SAFE_METHODS:
+            response = await self._advice(directory, ended=row.ended)
+        elif path == BEFORE and request.method in SAFE_METHODS:
+            response = await self._since_before(directory, row, reader)
+        if response is not None:
+            await response(scope, receive, send)
             return
         if not row.ended:
             answer = self._answer_live if reader is None else self._answer_reader
@@ -262,23 +264,16 @@ class JobPages:
         if path.startswith("/proxy/"):
             await (await self._task_page(directory, path))(scope, receive, send)
             return True
-        try:
-            port = await self.port(directory)
-            if port is None:
-                return False
-            token = await asyncio.to_thread(directory.token)
-            await proxy.forward(
-                _to_coordinator(scope),
-                receive,
-                send,
-                task=directory.job_id,
-                rest=path,
-                address=live_answers.coordinator_at(port, token),
+
+        def forward(port: int, token: str) -> Awaitable[None]:
+            address = live_answers.coordinator_at(port, token)
+            passed = _to_coordinator(scope)
+            return proxy.forward(
+                passed, receive, send, task=directory.job_id, rest=path, address=address
             )
-        except AnswerBrokeOff:
-            if path != STREAM_PATH:
-                raise
-            await send({"type": "http.response.body", "body": BYE})
+
+        try:
+            return await self._by_coordinator(directory, path, send, forward)
         except (PageUnreachable, StorageError) as problem:
             self.hang_up(directory.job_id)
             row = await self._jobs.look(directory)
@@ -287,6 +282,24 @@ class JobPages:
             raise Refusal(
                 502, f"the coordinator of {row.job_id} does not answer: {problem}"
             ) from problem
+
+    async def _by_coordinator(
+        self,
+        directory: JobDirectory,
+        path: str,
+        send: Send,
+        forward: Callable[[int, str], Awaitable[None]],
+    ) -> bool:
+        """Have it answer, given the port that leads to it and the job's token; False if there is none."""
+        port = await self.port(directory)
+        if port is None:
+            return False
+        try:
+            await forward(port, await asyncio.to_thread(directory.token))
+        except AnswerBrokeOff:
+            if path != STREAM_PATH:
+                raise
+            await send({"type": "http.response.body", "body": BYE})
         return True
 
     async def _answer_reader(
@@ -309,25 +322,15 @@ class JobPages:
         media = live_answers.kind(path)
         if not way.leads or media is None or scope["method"] not in ("GET", "HEAD"):
             return False
-        try:
-            port = await self.port(directory)
-            if port is None:
-                return False
-            token = await asyncio.to_thread(directory.token)
-            await live_answers.ask(
-                scope,
-                receive,
-                send,
-                path=path,
-                media=media,
-                port=port,
-                token=token,
-                now=self._gate.clock() + way.ahead_s,
+
+        def ask(port: int, token: str) -> Awaitable[None]:
+            now = self._gate.clock() + way.ahead_s
+            return live_answers.ask(
+                scope, receive, send, path=path, media=media, port=port, token=token, now=now
             )
-        except AnswerBrokeOff:
-            if path != STREAM_PATH:
-                raise
-            await send({"type": "http.response.body", "body": BYE})
+
+        try:
+            return await self._by_coordinator(directory, path, send, ask)
         except live_answers.NotLetIn as problem:
             until = time.monotonic() + live_answers.AGAIN_S
             self._ways[directory.job_id] = Way(until, problem=str(problem))
@@ -335,7 +338,6 @@ class JobPages:
         except (live_answers.NoAnswer, PageUnreachable, StorageError):
             self._ways.pop(directory.job_id, None)  # the next one finds out why
             return False
-        return True
 
     async def way(self, directory: JobDirectory) -> Way:
         """Whether the job's coordinator can be asked."""
@@ -387,8 +389,9 @@ class JobPages:
             raise Refusal(404, f"there is no page of a task at {path[:200]!r}")
         if not row.ended and not (await self.way(directory)).leads:
             row = await self._jobs.look(directory)  # its page was open when it ended, say
-        is_board = page[0] == _BOARD.href
-        if row.ended and not (is_board and await self._may_have_board(directory)):
+        boards = self.boards if page[0] == _BOARD.href else None
+        # Whether HDFS has summaries is found out by what copies them.
+        if row.ended and not (boards and await asyncio.to_thread(boards.may_have, directory)):
             raise Refusal(
                 404,
                 f"{row.job_id} has ended, and the pages of its tasks with it. The summaries of its "
@@ -396,11 +399,6 @@ class JobPages:
                 "tensorboard --logdir JOB_DIRECTORY/tensorboard",
             )
         return RedirectResponse(self._origin.link(row.job_id, reader, page[0]), 303)
-
-    async def _may_have_board(self, directory: JobDirectory) -> bool:
-        """The same without asking HDFS: what starts it asks, and says so if there are no summaries."""
-        boards = self.boards
-        return boards is not None and await asyncio.to_thread(boards.may_have, directory)
 
     async def _has_board(self, directory: JobDirectory) -> bool | None:
         """Whether a TensorBoard of an ended job can be shown; None where that is not known in time."""

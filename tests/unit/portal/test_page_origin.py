@@ -6,9 +6,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from howdah.portal import page_origin
 from howdah.portal.access_control import Reader
-from howdah.portal.page_origin import SESSION_S, TICKET_S, PageOrigin
+from howdah.portal.task_pages import page_origin
+from howdah.portal.task_pages.page_origin import SESSION_S, TICKET_S, PageOrigin
 
 JOB = "digits-20261121-143502-k3f9"
 VERA = Reader("vera")

@@ -109,7 +109,7 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
     from howdah.client.following.tunnel import LOCAL, local_base
     from howdah.portal.app import NAME, create_portal
     from howdah.portal.jobs import Jobs, list_folder
-    from howdah.portal.page_origin import PageOrigin
+    from howdah.portal.task_pages.page_origin import PageOrigin
     from howdah.storage.jobdir import check_folder_of_jobs
     from howdah.wire.addresses import listening
     from howdah.wire.tickets import login_link

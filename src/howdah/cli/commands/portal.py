@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
     from howdah.portal.access_control import Team
     from howdah.portal.copies import ClusterStore, FolderStore, UserFolders
-    from howdah.portal.page_origin import PageOrigin
     from howdah.portal.pruning import PruneSchedule
+    from howdah.portal.task_pages.page_origin import PageOrigin
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 _ON_HDFS = ("hdfs://", "viewfs://")
@@ -168,7 +168,7 @@ def _pruning(
 
 
 def _pages(url: str | None, port: int | None) -> tuple[PageOrigin, int] | None:
-    from howdah.portal.page_origin import PageOrigin
+    from howdah.portal.task_pages.page_origin import PageOrigin
 
     if url is None and port is None:
         return None

@@ -43,8 +43,8 @@ from howdah.portal.access_control import Reader, Team
 from howdah.portal.job_pages import JobPages
 from howdah.portal.jobs import Jobs
 from howdah.portal.live_answers import coordinator_at
-from howdah.portal.page_origin import PageOrigin
-from howdah.portal.past_boards import TASK
+from howdah.portal.task_pages.page_origin import PageOrigin
+from howdah.portal.task_pages.past_boards import TASK
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire import tickets
 from howdah.wire.messages import WebAddress

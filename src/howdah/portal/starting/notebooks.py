@@ -17,12 +17,12 @@ from howdah.coordinator.web.app import environment, form_key
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.sidecars import NOTEBOOK
-from howdah.portal import commands
 from howdah.portal.access_control import Reader
 from howdah.portal.documents import NotebookRequest, StartedJob
 from howdah.portal.index import PAGE_MAX, JobQuery
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import cells
+from howdah.portal.starting import commands
 
 ROOT = "/api/v1/notebooks"
 FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NotebookRequest))

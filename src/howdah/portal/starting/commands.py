@@ -51,11 +51,7 @@ class FormStarts:
     async def once(
         self, key: str, start: Callable[[], Coroutine[Any, Any, StartedJob]]
     ) -> StartedJob:
-        """What ``start`` gives, or has given for that key a short time ago.
-
-        Args:
-            key: the form's; a form without one starts a job each time.
-            start: starts the job.
+        """What ``start`` gives, or has given a short time ago for that form's key; empty: no key.
 
         Raises:
             Refusal: nothing was started.

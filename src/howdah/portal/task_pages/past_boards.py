@@ -48,16 +48,13 @@ TASK = Task(TENSORBOARD, 0)
 _AT = re.compile(rb" at http://[^/]*:(\d+)/")
 
 
-class _Board:
+class _Board(NamedTuple):
     """A TensorBoard that runs."""
 
-    def __init__(
-        self, process: asyncio.subprocess.Process, address: WebAddress, copy: Path | None
-    ) -> None:
-        self.process = process
-        self.address = address
-        self.copy = copy
-        """Of what it shows, where that is not here."""
+    process: asyncio.subprocess.Process
+    address: WebAddress
+    copy: Path | None
+    """Of what it shows, where that is not here."""
 
 
 class PastBoards:
