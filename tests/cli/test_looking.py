@@ -352,7 +352,7 @@ def test_a_store_that_cannot_be_read_refuses_a_resume_in_words(tmp_path: Path) -
 
 KILLED = """
 import os, signal, sys
-from howdah.backends.local.submission import LocalSubmission
+from howdah.backends.local.submit import LocalSubmission
 from howdah.cli.main import main
 
 LocalSubmission.go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import RoleResources
 from howdah.backends.local.backend import LocalBackend
 from howdah.backends.local.messages import NodeAddress
-from howdah.backends.local.submit import NodeOptions, node_alive, wait_gone
+from howdah.backends.local.submit import NodeOptions, node_alive
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
@@ -33,6 +34,16 @@ STANDINS = NodeOptions(
 def no_coordinator(job_dir: str) -> int:
     """Stands in for a coordinator whose job is over."""
     return 0
+
+
+def wait_gone(job_dir: Path, timeout_s: float) -> bool:
+    """Wait until the job's daemon has cleaned up and ended. False if it has not in that time."""
+    deadline = time.monotonic() + timeout_s
+    while node_alive(job_dir):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def make_job(folder: Path, job: Job | None = None) -> JobDirectory:

@@ -15,7 +15,7 @@ from howdah.backends.local import submit
 from howdah.backends.local.messages import NodeAddress
 from howdah.backends.local.submit import NodeOptions
 from howdah.storage.jobdir import JobDirectory
-from tests.conformance.local import ROOT, make_job
+from tests.conformance.local import ROOT, make_job, wait_gone
 
 STANDINS = "tests.local.standins"
 
@@ -62,7 +62,7 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     yield make
     for node in made:
         (node.path / "done").touch()
-        if not submit.wait_gone(node.path, 10.0):
+        if not wait_gone(node.path, 10.0):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.pid, signal.SIGKILL)
             pytest.fail(f"the node daemon did not end; its log:\n{node.log()}")

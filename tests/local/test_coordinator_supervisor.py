@@ -13,6 +13,7 @@ import pytest
 
 from howdah.backends.base import BackendError
 from howdah.backends.local import submit
+from tests.conformance.local import wait_gone
 from tests.local.conftest import Node, options
 from tests.local.standins import begun
 
@@ -44,14 +45,14 @@ def test_a_killed_coordinator_is_started_again_at_once(make_node: Make) -> None:
         os.kill(begun(node.path)[-1], signal.SIGKILL)
     wait_until(lambda: len(begun(node.path)) == 4, "the fourth life begins")
     (node.path / "done").touch()
-    assert submit.wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 10.0)
     assert len(set(begun(node.path))) == 4
 
 
 def test_a_coordinator_that_fails_and_then_succeeds_ends_the_job(make_node: Make) -> None:
     node = make_node("failing_twice")
     node.start()
-    assert submit.wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 10.0)
     assert len(begun(node.path)) == 3
     assert "exited with code 7" in node.log()
     assert node.directory.final() is None
@@ -60,7 +61,7 @@ def test_a_coordinator_that_fails_and_then_succeeds_ends_the_job(make_node: Make
 def test_a_coordinator_that_never_gets_anywhere_ends_the_job_in_words(make_node: Make) -> None:
     node = make_node("failing")
     node.start()
-    assert submit.wait_gone(node.path, 30.0)
+    assert wait_gone(node.path, 30.0)
     final = node.directory.final()
     assert final is not None
     assert final.outcome == "failed"
@@ -74,7 +75,7 @@ def test_a_coordinator_that_never_gets_anywhere_ends_the_job_in_words(make_node:
 def test_a_coordinator_that_cannot_be_imported_is_not_tried_again(make_node: Make) -> None:
     node = make_node("nothing_of_that_name")
     node.start()
-    assert submit.wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 10.0)
     final = node.directory.final()
     assert final is not None
     assert "could not be started" in final.reason
@@ -86,7 +87,7 @@ def test_a_coordinator_that_dies_after_the_job_has_ended_is_not_started_again(
 ) -> None:
     node = make_node("finished_and_failing")
     node.start()
-    assert submit.wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 10.0)
     assert len(begun(node.path)) == 1
     assert (node.path / "final.json").read_text() == "{}"
 
@@ -111,7 +112,7 @@ def test_a_daemon_told_to_end_ends_the_job_in_words(make_node: Make) -> None:
     pid = node.start()
     wait_until(lambda: len(begun(node.path)) == 1, "the coordinator begins")
     os.kill(pid, signal.SIGTERM)
-    assert submit.wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 10.0)
     final = node.directory.final()
     assert final is not None
     assert "SIGTERM" in final.reason

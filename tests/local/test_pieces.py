@@ -23,7 +23,7 @@ from howdah.backends.local.messages import Acknowledge, Launched, Release
 from howdah.backends.local.node.forking import fork
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
-from howdah.backends.local.submission import LocalSubmission
+from howdah.backends.local.submit import LocalSubmission
 from howdah.backends.local.unix_connection import UnixConnection, same_user
 from howdah.backends.resources import role_resources
 from howdah.frameworks import planning

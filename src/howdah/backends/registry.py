@@ -61,7 +61,7 @@ BUILT_IN = {
     ),
     "yarn": Parts(
         backend="howdah.backends.yarn.master.backend:YarnBackend",
-        submission="howdah.backends.yarn.client.submission_start:begin",
+        submission="howdah.backends.yarn.client.submit:YarnSubmission",
         site="howdah.backends.yarn.client.site:YarnSite",
         elsewhere="howdah.backends.yarn.client.remote_jobs",
         doctor="howdah.backends.yarn.client.doctor:examine",

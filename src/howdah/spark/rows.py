@@ -96,7 +96,6 @@ class FrameSource:
         """The frame that was `materialised`."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """See `RowSource`."""
         from howdah.spark.feed.tasks.feeder import RESULT
 
         sent = task()
@@ -121,13 +120,11 @@ class FrameSource:
         return self._session.known_rows(self._frame)
 
     def ordered(self) -> bool:
-        """See `RowSource`."""
         if self._ordered is None:
             self._ordered = self._session.ordered(self._frame)
         return self._ordered
 
     def materialised(self) -> FrameSource | None:
-        """See `RowSource`."""
         frame = self._session.materialised(self._frame)
         if frame is None:
             return None
@@ -136,7 +133,6 @@ class FrameSource:
         return made
 
     def release(self) -> None:
-        """See `RowSource`."""
         if self._made is not None:
             self._session.release(self._made)
 
@@ -158,7 +154,6 @@ class RddSource:
             self._schema = arrow_schema(first[0], columns) if first else b""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """See `RowSource`."""
         if self._schema is None:
             first = self._rdd.take(1)
             self._schema = arrow_schema(first[0]) if first else b""
@@ -166,17 +161,14 @@ class RddSource:
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
     def ordered(self) -> bool:
-        """See `RowSource`."""
         return rdd_ordered(self._rdd)
 
     def materialised(self) -> RddSource:
-        """See `RowSource`."""
         made = copy.copy(self)
         made._rdd = materialised_rdd(self._rdd)
         return made
 
     def release(self) -> None:
-        """See `RowSource`."""
         self._rdd.unpersist()
 
 

@@ -84,7 +84,6 @@ class Session:
         self.connect: bool = self.inner.connect
 
     def default_fs(self) -> str:
-        """See `default_fs`."""
         return default_fs(self.spark)
 
     def user(self) -> str:

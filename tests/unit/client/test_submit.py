@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
-from howdah.backends.local.submission import LocalSubmission
+from howdah.backends.local.submit import LocalSubmission
 from howdah.client.errors import BadInput
 from howdah.client.submission import begin as submission_start
 from howdah.client.submission import submit as submission

@@ -127,7 +127,6 @@ class LocalBackend:
     # -- the contract --------------------------------------------------------------------------
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        """See `howdah.backends.base.Backend.places`."""
         return container_paths.places(job, directory)
 
     async def announce(self, address: CoordinatorAddress) -> None:
@@ -139,7 +138,6 @@ class LocalBackend:
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
-        """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         plan = self._plan()
         self._minimum = minimums(plan)
@@ -166,7 +164,6 @@ class LocalBackend:
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
     ) -> None:
-        """See `howdah.backends.base.Backend.request`."""
         for request in requests:
             known = request.request_id in self._known or request.request_id in self._pending
             if known or _container_id(request.request_id) in self._containers:
@@ -195,13 +192,11 @@ class LocalBackend:
         )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
-        """See `howdah.backends.base.Backend.cancel`."""
         for request_id in request_ids:
             if self._pending.pop(request_id, None) is not None:
                 self._known.add(request_id)
 
     async def launch(self, container_id: str, launch: AgentLaunch) -> None:
-        """See `howdah.backends.base.Backend.launch`."""
         container = self._containers.get(container_id)
         if container is None or container.launch is not None or container.launched:
             return
@@ -213,7 +208,6 @@ class LocalBackend:
         self._send_launch(container)
 
     async def release(self, container_id: str) -> None:
-        """See `howdah.backends.base.Backend.release`."""
         container = self._containers.get(container_id)
         if container is None:
             return
@@ -232,7 +226,6 @@ class LocalBackend:
         return await asyncio.Future()
 
     async def close(self) -> None:
-        """See `howdah.backends.base.Backend.close`."""
         self._connection.send(Finished())
         await self.disconnect()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from howdah.backends.local.spawn import Spawned
 
 if TYPE_CHECKING:
-    from howdah.backends.local.submission import LocalSubmission
+    from howdah.backends.local.submit import LocalSubmission
 
 
 def begin() -> LocalSubmission:
@@ -27,7 +27,6 @@ def begin_unchecked() -> LocalSubmission:
 
 def _begin(checks: bool) -> LocalSubmission:
     spawned = Spawned()
-    from howdah.backends.local.submission import LocalSubmission
-    from howdah.backends.local.submit import NodeStarter
+    from howdah.backends.local.submit import LocalSubmission, NodeStarter
 
     return LocalSubmission(NodeStarter(spawned), checks=checks)

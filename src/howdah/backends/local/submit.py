@@ -1,4 +1,4 @@
-"""Starting the node daemon, detached from whoever submits the job.
+"""Starting the node daemon, detached from whoever submits the job, and submitting a job to it.
 
 A daemon needs a tenth of a second to import what it needs. So it can be started before the job
 directory is complete, and told to go when it is::
@@ -12,16 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, SubmissionCancelled
 from howdah.backends.local.messages import Go, NodeAddress, Reply
 from howdah.backends.local.processes import alive
 from howdah.backends.local.spawn import Spawned
+from howdah.storage.jobdir import JobDirectory, base_folder
+
+if TYPE_CHECKING:
+    from howdah.backends.base import Step
+    from howdah.spec.load import LoadedJob
+    from howdah.spec.model import Job
 
 GO_WAIT_S = 30.0
 """For an answer to `NodeStarter.go`; normally milliseconds."""
@@ -85,6 +91,44 @@ class NodeStarter:
         self._spawned.close()
 
 
+class LocalSubmission:
+    """One new job's `howdah.backends.base.Submission`: a node daemon that waits for its directory."""
+
+    def __init__(self, starter: NodeStarter, *, checks: bool = True) -> None:
+        self._starter = starter
+        self._checks = checks
+        self._folder = Path()
+        self._cancelled = False
+
+    def base(self, job: Job) -> Path:
+        return base_folder(job.store)
+
+    def check(self, job: Job, loaded: LoadedJob) -> None:
+        self._folder = loaded.folder
+        if self._checks:
+            from howdah.backends.local.machine import check
+
+            check(job, source=str(loaded.source) if loaded.source else None)
+
+    def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
+        from howdah.backends.local.container_paths import prepare
+
+        job = directory.job()
+        if self._checks:
+            try:
+                prepare(job, directory, self._folder, progress)
+            finally:
+                if self._cancelled:
+                    raise SubmissionCancelled("nothing was submitted")
+        self._starter.go(directory.path)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def close(self) -> None:
+        self._starter.close()
+
+
 def _is_reply(answer: bytes) -> bool:
     """Whether the last line is whole and the daemon's; before it there may be any complaints."""
     return answer.endswith(b"}\n") and answer.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"{")
@@ -109,15 +153,6 @@ def _arguments(options: NodeOptions, adopt: bool) -> list[str]:
     return arguments
 
 
-def start(job_dir: Path) -> None:
-    """Start the daemon of a complete job directory.
-
-    Raises:
-        BackendError: it could not be started.
-    """
-    begin().go(job_dir)
-
-
 def revive(job_dir: Path, options: NodeOptions | None = None) -> int:
     """Bring a job back whose daemon and coordinator were both killed, or whose machine restarted.
 
@@ -137,24 +172,3 @@ def node_alive(job_dir: Path) -> bool:
     except (OSError, msgspec.DecodeError):
         return False
     return alive(address.pid, address.start)
-
-
-def wait_gone(job_dir: Path, timeout_s: float) -> bool:
-    """Wait until the job's daemon has cleaned up and ended. False if it has not in that time."""
-    deadline = time.monotonic() + timeout_s
-    while node_alive(job_dir):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
-
-
-__all__: Sequence[str] = (
-    "NodeOptions",
-    "NodeStarter",
-    "begin",
-    "node_alive",
-    "revive",
-    "start",
-    "wait_gone",
-)

@@ -110,11 +110,9 @@ class SparkBackend:
     # -- the contract --------------------------------------------------------------------------
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        """See `howdah.backends.base.Backend.places`."""
         return container_folder.places(job, directory.meta().source, self._settings.path)
 
     async def announce(self, address: CoordinatorAddress) -> None:
-        """See `howdah.backends.base.Backend.announce`."""
         self._address = msgspec.json.encode(address)
         self._agents = (address.host, address.port)
         if self._registry is not None:
@@ -126,7 +124,6 @@ class SparkBackend:
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
-        """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         if self._registry is not None:  # it was started before
             self._emit = emit
@@ -164,19 +161,16 @@ class SparkBackend:
         self._assign_soon()
 
     async def waiting(self) -> str:
-        """See `howdah.backends.base.Backend.waiting`."""
         if self._driver is None or not self._pending:
             return ""
         return await self._driver.slots_report()
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
-        """See `howdah.backends.base.Backend.cancel`."""
         for request_id in request_ids:
             if self._pending.pop(request_id, None) is not None:
                 self._known.add(request_id)
 
     async def launch(self, container_id: str, launch: AgentLaunch) -> None:
-        """See `howdah.backends.base.Backend.launch`."""
         granted = self._granted.get(container_id)
         if granted is None or container_id in self._state.containers:
             return
@@ -205,7 +199,6 @@ class SparkBackend:
         container.send(container.launch)
 
     async def release(self, container_id: str) -> None:
-        """See `howdah.backends.base.Backend.release`."""
         if container_id in self._state.containers:
             self._releasing.add(container_id)
             assert self._registry is not None
@@ -229,7 +222,6 @@ class SparkBackend:
         return await asyncio.Future()
 
     async def close(self) -> None:
-        """See `howdah.backends.base.Backend.close`."""
         if self._registry is not None:
             await self._registry.shut_down(CLOSE_S)
         await self.disconnect()

@@ -100,15 +100,12 @@ class StandaloneSubmission:
         self._begun = False
 
     def base(self, job: Job) -> Path:
-        """See `howdah.backends.base.Submission.base`."""
         return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
-        """See `howdah.backends.base.Submission.check`."""
         self._request(CheckJob(job=job, source=str(loaded.source) if loaded.source else None))
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
-        """See `howdah.backends.base.Submission.go`."""
         self._request(BeginJob(directory=str(directory.path)))
         self._begun = True
 

@@ -119,7 +119,6 @@ class SparkSubmission:
         return self._driver is not None
 
     def base(self, job: Job) -> Path:
-        """See `howdah.backends.base.Submission.base`."""
         return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
@@ -179,7 +178,6 @@ class SparkSubmission:
         return not self.closed.is_set() and self._session.alive()
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
-        """See `howdah.backends.base.Submission.go`."""
         try:
             bundle = self._prepare(directory)
         except OSError as error:

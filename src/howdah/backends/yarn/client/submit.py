@@ -150,7 +150,6 @@ class YarnSubmission:
             self._tokens_of_others = self._result(asking)
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
-        """See `howdah.backends.base.Submission.go`."""
         self._progress = progress
         reached = self._result(self._reaching)
         access, job = reached.access, directory.job()
@@ -206,11 +205,9 @@ class YarnSubmission:
             self._progress = lambda step: None
 
     def cancel(self) -> None:
-        """See `howdah.backends.base.Submission.cancel`."""
         self._cancelled.set()
 
     def close(self) -> None:
-        """See `howdah.backends.base.Submission.close`."""
         self._cancelled.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -155,7 +155,6 @@ class YarnBackend:
     # -- the contract --------------------------------------------------------------------------
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        """See `howdah.backends.base.Backend.places`."""
         own = self._container
         return container_paths.places(
             job,
@@ -165,7 +164,6 @@ class YarnBackend:
         )
 
     async def announce(self, address: CoordinatorAddress) -> None:
-        """See `howdah.backends.base.Backend.announce`."""
         self._address = address
         if self._remote is not None:
             self._remote.announce(address)
@@ -175,7 +173,6 @@ class YarnBackend:
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
-        """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         answer = await self._register()
         if self._no_address:
@@ -227,7 +224,6 @@ class YarnBackend:
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
     ) -> None:
-        """See `howdah.backends.base.Backend.request`."""
         table = self._begun()
         table.requests.avoid(avoid_nodes)
         roles = {request.request_id: request.role for request in requests}
@@ -239,7 +235,6 @@ class YarnBackend:
             self._looking = asyncio.create_task(self._look_for_room(), name="room on nodes")
 
     async def waiting(self) -> str:
-        """See `howdah.backends.base.Backend.waiting`."""
         table, pending = self._containers, self._pending
         if table is None or pending is None:
             return ""
@@ -249,12 +244,10 @@ class YarnBackend:
         )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
-        """See `howdah.backends.base.Backend.cancel`."""
         self._begun().requests.cancel(request_ids)
         self._wake()
 
     async def launch(self, container_id: str, launch: AgentLaunch) -> None:
-        """See `howdah.backends.base.Backend.launch`."""
         table = self._begun()
         container = table.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
@@ -274,7 +267,6 @@ class YarnBackend:
             self._wake()
 
     async def release(self, container_id: str) -> None:
-        """See `howdah.backends.base.Backend.release`."""
         table = self._begun()
         container = table.get(container_id)
         if container is None:
@@ -296,7 +288,6 @@ class YarnBackend:
         self._wake()
 
     async def finished(self, view: JobView) -> None:
-        """See `howdah.backends.base.Backend.finished`."""
         self._final = view
         if self._remote is not None:
             await self._remote.finish()
@@ -305,11 +296,9 @@ class YarnBackend:
                 await asyncio.to_thread(self._remote.forget, KEYTAB)
 
     async def credentials(self) -> bytes:
-        """See `howdah.backends.base.Backend.credentials`."""
         return await self._renewed.get()
 
     async def close(self) -> None:
-        """See `howdah.backends.base.Backend.close`."""
         if self._containers is not None:
             await asyncio.gather(*(self.release(each) for each in self._containers.held()))
             await self._containers.all_ended(CLOSE_S)
@@ -320,7 +309,6 @@ class YarnBackend:
         await self.disconnect()
 
     async def superseded(self) -> str:
-        """See `howdah.backends.base.Backend.superseded`."""
         await self._superseded.wait()
         return self._gone
 
