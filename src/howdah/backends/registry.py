@@ -19,12 +19,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from howdah.plugins import entry_points
+from howdah.plugins import broken as broken_plugins
+from howdah.plugins import entry_points, failure, not_known
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-    from howdah.backends.base import Backend, BackendError, Site, Submission
+    from howdah.backends.base import Backend, Site, Submission
     from howdah.backends.findings import DoctorFinding
     from howdah.storage.jobdir import JobDirectory
 
@@ -233,16 +232,7 @@ def examine(name: str) -> Iterator[DoctorFinding]:
 
 def broken() -> dict[str, str]:
     """Plug-ins that cannot be used, and why: unloadable ones, and those with a built-in's name."""
-    found: dict[str, str] = {}
-    for point in entry_points(group=GROUP):
-        if point.name in BUILT_IN:
-            found[point.name] = f"{_origin(point)} is ignored: {point.name!r} is built in"
-            continue
-        try:
-            point.load()
-        except Exception as error:  # a plug-in may fail in any way
-            found[point.name] = _reason(point, error)
-    return found
+    return broken_plugins(entry_points(group=GROUP), BUILT_IN, lambda point: point.load())
 
 
 def _load(place: str) -> Any:
@@ -252,7 +242,7 @@ def _load(place: str) -> Any:
 
 def _plug_in(name: str, make: Callable[[Any], Any]) -> Any:
     """What ``make`` makes of the plug-in of that name."""
-    from howdah.backends.base import BackendError
+    from howdah.backends.base import BackendError, NoSuchBackend
 
     for point in entry_points(group=GROUP):
         if point.name == name:
@@ -260,25 +250,6 @@ def _plug_in(name: str, make: Callable[[Any], Any]) -> Any:
                 return make(point.load())
             except Exception as error:  # a plug-in may fail in any way
                 raise BackendError(
-                    f"The backend {name!r} cannot be used: {_reason(point, error)}"
+                    f"The backend {name!r} cannot be used: {failure(point, error)}"
                 ) from error
-    raise _unknown(name)
-
-
-def _unknown(name: str) -> BackendError:
-    import difflib
-
-    from howdah.backends.base import NoSuchBackend
-
-    near = difflib.get_close_matches(name, names(), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return NoSuchBackend(f"There is no backend {name!r}; known are {', '.join(names())}.{hint}")
-
-
-def _reason(point: EntryPoint, error: Exception) -> str:
-    return f"{_origin(point)} failed with {type(error).__name__}: {error}"
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unknown package"
-    return f"its plug-in {point.value} (of {package})"
+    raise NoSuchBackend(f"There is no backend {not_known(name, names())}")

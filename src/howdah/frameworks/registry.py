@@ -7,13 +7,13 @@ for and by `broken`; it never hides a built-in one, nor stops the others.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from functools import cache
 from typing import TYPE_CHECKING
 
 from howdah.frameworks.base import Framework
-from howdah.plugins import entry_points
+from howdah.plugins import broken as broken_plugins
+from howdah.plugins import entry_points, failure, not_known
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -61,31 +61,18 @@ def get(name: str) -> Framework:
         return getattr(importlib.import_module(module), attribute)()
     point = plugins().get(name)
     if point is None:
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise UnknownFramework(
-            f"there is no framework {name!r}; known are {', '.join(names())}.{hint}"
-        )
+        raise UnknownFramework(f"there is no framework {not_known(name, names())}")
     try:
         return _load(point)
     except Exception as error:  # a plug-in may fail in any way
         raise UnknownFramework(
-            f"the framework {name!r} cannot be used: {_reason(point, error)}"
+            f"the framework {name!r} cannot be used: {failure(point, error)}"
         ) from error
 
 
 def broken() -> dict[str, str]:
     """Plug-ins that cannot be used, and why: unloadable ones, and those with a built-in's name."""
-    found: dict[str, str] = {}
-    for point in entry_points(group=GROUP):
-        if point.name in BUILT_IN:
-            found[point.name] = f"{_origin(point)} is ignored: {point.name!r} is built in"
-            continue
-        try:
-            _load(point)
-        except Exception as error:  # a plug-in may fail in any way
-            found[point.name] = _reason(point, error)
-    return found
+    return broken_plugins(entry_points(group=GROUP), BUILT_IN, _load)
 
 
 def _load(point: EntryPoint) -> Framework:
@@ -93,12 +80,3 @@ def _load(point: EntryPoint) -> Framework:
     if not isinstance(framework, Framework):
         raise TypeError(f"{point.value} is no subclass of howdah.frameworks.base.Framework")
     return framework
-
-
-def _reason(point: EntryPoint, error: Exception) -> str:
-    return f"{_origin(point)} failed with {type(error).__name__}: {error}"
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unknown package"
-    return f"its plug-in {point.value} (of {package})"
