@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from howdah.spark.feed.feed import Feed
 SCHEMES = frozenset(
     "abfs abfss adl file gs hdfs http https o3fs ofs oss s3 s3a s3n swift viewfs wasb wasbs".split()
 )
-"""Paths that begin with one of these and a colon are left as they are."""
+"""Paths that begin with one of these and a colon are left as they are, as those with ``://`` are."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 FED_ROLES = ("chief", "master", "worker")
 
 
@@ -101,9 +103,11 @@ def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> st
     """``path`` with its file system.
 
     With a scheme it is left as it is. ``/x`` belongs to the default file system. A relative path
-    begins at the user's home on HDFS, at ``working_dir`` where the default is local.
+    begins at the user's home on HDFS and ViewFs, at ``working_dir`` where the default is local, and
+    at the root of any other file system.
     """
-    if path.partition(":")[0] in SCHEMES and ":" in path:
+    scheme, colon, rest = path.partition(":")
+    if (_SCHEME.fullmatch(scheme) and rest.startswith("//")) or (colon and scheme in SCHEMES):
         return path
     default = default_fs.rstrip("/") if not default_fs.startswith("file:") else "file://"
     if path.startswith("/"):
@@ -111,5 +115,5 @@ def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> st
     if default.startswith(("hdfs:", "viewfs:")):
         return f"{default}/user/{user or getpass.getuser()}/{path}"
     if default == "file://":
-        return f"file://{working_dir.rstrip('/')}/{path}"
+        return f"file://{str(Path(working_dir).absolute()).rstrip('/')}/{path}"
     return f"{default}/{path}"

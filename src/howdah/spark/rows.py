@@ -161,11 +161,21 @@ class RddSource:
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
     def ordered(self) -> bool:
-        return rdd_ordered(self._rdd)
+        try:
+            return determinate(self._rdd._jrdd.rdd())
+        except Exception:  # py4j's
+            return False
 
     def materialised(self) -> RddSource:
+        from pyspark import StorageLevel
+
         made = copy.copy(self)
-        made._rdd = materialised_rdd(self._rdd)
+        # The RDD itself stays as it is.
+        made._rdd = rdd = self._rdd.mapPartitions(_same, preservesPartitioning=True)
+        # pyspark computes what follows from the kept rows only if it knows that they are kept.
+        rdd.persist(StorageLevel.MEMORY_AND_DISK)
+        rdd.localCheckpoint()
+        rdd.count()
         return made
 
     def release(self) -> None:
@@ -175,26 +185,6 @@ class RddSource:
 def known_rows(source: RowSource) -> int | None:
     """How many rows it has; None where Spark would have to count them."""
     return source.known_rows() if isinstance(source, FrameSource) else None
-
-
-def rdd_ordered(rdd: Any) -> bool:
-    """Whether Spark gives the rows of an RDD's partitions in the same order again."""
-    try:
-        return determinate(rdd._jrdd.rdd())
-    except Exception:  # py4j's
-        return False
-
-
-def materialised_rdd(rdd: Any) -> Any:
-    """The same rows, computed now and kept by the executors: see `Session.materialised`."""
-    from pyspark import StorageLevel
-
-    made = rdd.mapPartitions(_same, preservesPartitioning=True)  # the RDD itself stays as it is
-    # pyspark computes what follows from the kept rows only if it knows that they are kept.
-    made.persist(StorageLevel.MEMORY_AND_DISK)
-    made.localCheckpoint()
-    made.count()
-    return made
 
 
 def _same(rows: Iterator[Any]) -> Iterator[Any]:

@@ -23,8 +23,8 @@ from howdah.compat.tensorflowonspark import (
     compat,
     gpu_info,
     marker,
-    paths,
     rows,
+    running,
     util,
 )
 from howdah.compat.tensorflowonspark.queues import AnswerQueue, Block, FeedQueue
@@ -142,7 +142,8 @@ def test_the_programs_of_the_guide_from_tensorflowonspark_find_these_modules(
 @pytest.mark.parametrize("scheme", ["adl", "s3a", "viewfs", "wasbs", "abfs", "gs", "http", "hdfs"])
 def test_a_path_with_a_scheme_stays_as_it_is(scheme: str) -> None:
     path = f"{scheme}://bucket/x"
-    assert paths.absolute(path, default_fs="file://", working_dir="/w", user="u") == path
+    ctx = SimpleNamespace(defaultFS="file://", working_dir="/w", user="u")
+    assert TFNode.hdfs_path(ctx, path) == path
 
 
 @pytest.mark.parametrize(
@@ -162,12 +163,13 @@ def test_a_path_with_a_scheme_stays_as_it_is(scheme: str) -> None:
 def test_other_paths_are_on_the_default_file_system(
     default_fs: str, path: str, expected: str
 ) -> None:
-    assert paths.absolute(path, default_fs=default_fs, working_dir="/w", user="ann") == expected
+    ctx = SimpleNamespace(defaultFS=default_fs, working_dir="/w", user="ann")
+    assert TFNode.hdfs_path(ctx, path) == expected
 
 
 @pytest.mark.parametrize("configured", ["file:///", "file:/", "file://", None])
 def test_the_local_file_system_has_one_name(configured: str | None) -> None:
-    assert paths.default_file_system(configured) == "file://"
+    assert running.default_file_system(configured) == "file://"
 
 
 # -- rows -------------------------------------------------------------------------------------------

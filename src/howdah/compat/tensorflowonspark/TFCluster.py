@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from howdah.client.submission.functions import job_name
-from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
+from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, running
 from howdah.spark.cluster import Cluster
 from howdah.spark.session import Session
 from howdah.spec.model import TensorBoard
@@ -235,7 +235,7 @@ def run(
     template = TFSparkNode.cluster_template(num_executors, num_ps, master_node, eval_node)
     session = Session(sc)
     context = session.spark.sparkContext
-    default_fs = paths.default_file_system(session.default_fs())
+    default_fs = running.default_file_system(session.default_fs())
     working_dir = str(Path.cwd())
     node = running.NodeCall(
         call=running.pickled(map_fun, tf_args),

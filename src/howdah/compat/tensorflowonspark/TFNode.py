@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from queue import Empty
 from typing import Any
 
-from howdah.compat.tensorflowonspark import marker, paths
+from howdah.compat.tensorflowonspark import marker
 from howdah.compat.tensorflowonspark.queues import FeedQueue
+from howdah.spark.context import absolute_path
 
 logger: logging.Logger = logging.getLogger(__name__)
 
@@ -18,14 +19,14 @@ _USE_DATA_FEED = "DEPRECATED: Use TFNode.DataFeed class instead"
 
 
 def hdfs_path(ctx: Any, path: str) -> str:
-    """An absolute path with its file system: see `paths.absolute`.
+    """An absolute path with its file system: see `howdah.spark.context.absolute_path`.
 
     Args:
         ctx: has ``defaultFS`` and ``working_dir``.
         path: with a scheme, absolute, or relative.
     """
     user = getattr(ctx, "user", None) or os.environ.get("SPARK_USER") or getpass.getuser()
-    return paths.absolute(path, default_fs=ctx.defaultFS, working_dir=ctx.working_dir, user=user)
+    return absolute_path(path, ctx.defaultFS, user, ctx.working_dir)
 
 
 def start_cluster_server(ctx: Any, num_gpus: int = 1, rdma: bool = False) -> Any:

@@ -16,7 +16,6 @@ from howdah.compat.tensorflowonspark import (
     TFManager,
     TFSparkNode,
     compat,
-    paths,
     running,
     util,
 )
@@ -74,7 +73,7 @@ def run(
         call=running.pickled(map_fn, tf_args),
         count=num_executors,
         barrier=use_barrier,
-        default_fs=paths.default_file_system(session.default_fs()),
+        default_fs=running.default_file_system(session.default_fs()),
         working_dir=str(Path.cwd()),
         user=session.user(),
         env=compat.legacy_keras(),

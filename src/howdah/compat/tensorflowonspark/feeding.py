@@ -8,32 +8,16 @@ from typing import Any
 
 from howdah.spark.cluster import Cluster
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import materialised_rdd, rdd_feeder, rdd_ordered
+from howdah.spark.rows import RddSource, rdd_feeder
 
 
-class PickledRows:
-    """An RDD of any Python objects, as a `howdah.spark.rows.RowSource`: they arrive as they are."""
-
-    def __init__(self, rdd: Any) -> None:
-        self._rdd = rdd
+class PickledRows(RddSource):
+    """An RDD of any Python objects: they arrive as they are."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """Run the feeding query; partition, rows and bytes of each task."""
         from howdah.compat.tensorflowonspark.rows import to_arrow
 
         return self._rdd.mapPartitions(rdd_feeder(task(), to_arrow)).collect()
-
-    def ordered(self) -> bool:
-        """Whether Spark gives a partition's rows in the same order when it computes them again."""
-        return rdd_ordered(self._rdd)
-
-    def materialised(self) -> PickledRows:
-        """The same rows, kept by the executors in an order that stays."""
-        return PickledRows(materialised_rdd(self._rdd))
-
-    def release(self) -> None:
-        """Let the executors drop what was `materialised`."""
-        self._rdd.unpersist()
 
 
 def is_stream(data: Any) -> bool:

@@ -139,6 +139,14 @@ def _bound(address: str) -> socket.socket:
     return kept
 
 
+def default_file_system(configured: str | None) -> str:
+    """``fs.defaultFS`` as programs expect it: ``file://``, ``hdfs://namenode:8020``, no slash after."""
+    value = configured or "file:///"
+    if value.startswith("file:"):
+        return "file://"
+    return value.rstrip("/")
+
+
 def install() -> None:
     """In a process that calls a ``map_fun``: its ``import tensorflowonspark`` finds this one."""
     try:
