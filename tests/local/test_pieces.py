@@ -16,7 +16,7 @@ import pytest
 
 from howdah.agent.host.processes import Stat
 from howdah.backends import registry
-from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.base import BackendError, RoleResources, role_resources
 from howdah.backends.local import processes, runtime_paths
 from howdah.backends.local.backend import LocalBackend
 from howdah.backends.local.messages import Acknowledge, Launched, Release
@@ -25,7 +25,6 @@ from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
 from howdah.backends.local.submit import LocalSubmission
 from howdah.backends.local.unix_connection import UnixConnection, same_user
-from howdah.backends.resources import role_resources
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Placement, Role

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from howdah.client.errors import BadInput
-from howdah.spark.microbatches import start
 from howdah.spark.pipeline import Model
 from howdah.spark.scoring import Make, predict_udf, score
+from howdah.spark.streaming import start
 from tests.spark.adding_model import make, saved
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from howdah.backends.resources import role_resources
+from howdah.backends.base import role_resources
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.client import checks, cluster_report
 from howdah.backends.yarn.client.cluster import Queue, Share, YarnCluster, YarnNode

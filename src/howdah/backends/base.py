@@ -29,6 +29,7 @@ import msgspec
 from howdah.agent.launch import AgentLaunch
 from howdah.core.messages import ContainerRequest, Event, Task
 from howdah.spec.model import Job, Placement
+from howdah.spec.units import mebibytes
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -378,3 +379,20 @@ class Site(Protocol):
             BackendError: it could not be ended.
         """
         ...
+
+
+def role_resources(job: Job) -> dict[str, RoleResources]:
+    """Resources of every role of an expanded job (`howdah.frameworks.planning.expand`)."""
+    return {
+        name: RoleResources(
+            memory_mb=None if role.memory is None else mebibytes(role.memory),
+            cores=role.cores,
+            gpus=role.gpus,
+            resources=role.resources,
+            label=role.label,
+            placement=role.placement,
+            image=role.image,
+            mounts=role.mounts,
+        )
+        for name, role in job.roles.items()
+    }

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends import registry
-from howdah.backends.base import RoleResources
-from howdah.backends.resources import role_resources
+from howdah.backends.base import RoleResources, role_resources
 from howdah.client.accounting import FailureUsage, JobUsage, JournalReading
 from howdah.client.following import offline_job
 from howdah.client.lookup.listing import look

@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.base import Backend, BackendError
-from howdah.backends.resources import role_resources
+from howdah.backends.base import Backend, BackendError, role_resources
 from howdah.coordinator import remote_directory
 from howdah.coordinator.address import AddressAnnouncer, Redial, own_address
 from howdah.coordinator.agents.container_secrets import ContainerSecrets

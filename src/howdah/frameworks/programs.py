@@ -24,9 +24,9 @@ from howdah.core.messages import Member, Task, Topology
 from howdah.core.plan import Plan
 from howdah.frameworks import addresses, registry, tony
 from howdah.frameworks.base import WebPage
-from howdah.frameworks.shell import BASH, SH, argv
 from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
-from howdah.spec.model import Job, Mode
+from howdah.spec.checks.scripts import is_single_call
+from howdah.spec.model import Command, Job, Mode
 from howdah.wire.messages import ProcessSpec
 
 LONGEST = 128 * 1024
@@ -233,3 +233,21 @@ def _tensorboard_port(job: Job, member: Member) -> int | None:
     if chief and len(member.ports) > needed:
         return member.ports[needed]
     return None
+
+
+SH = "/bin/sh"
+BASH = "/bin/bash"
+"""What TonY gives commands to (``Utils.executeShell``), and every NodeManager has."""
+
+
+def argv(command: Command, shell: str = SH) -> tuple[str, ...]:
+    """What to execute. A list is taken as it is; a string is given to the shell.
+
+    Where the string is a single program call, the shell is told to become that program
+    (``exec``). So the process Howdah started is the user's own: a signal that ends it is seen as
+    that signal, not as the shell's exit code 128 + n.
+    """
+    if not isinstance(command, str):
+        return tuple(command)
+    text = command.strip()
+    return (shell, "-c", f"exec {text}" if is_single_call(text) else text)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster as Cluster
     from howdah.spark.errors import FeedError as FeedError
+    from howdah.spark.foreground import parallel as parallel
     from howdah.spark.foreground import run as run
-    from howdah.spark.instances import parallel as parallel
     from howdah.spark.parquet import ParquetFeed as ParquetFeed
     from howdah.spark.reports import TrainReport as TrainReport
     from howdah.spark.scoring.frames import score as score
@@ -30,7 +30,7 @@ _HOMES = {
     "FeedError": "howdah.spark.errors",
     "ParquetFeed": "howdah.spark.parquet",
     "TrainReport": "howdah.spark.reports",
-    "parallel": "howdah.spark.instances",
+    "parallel": "howdah.spark.foreground",
     "predict_udf": "howdah.spark.scoring.udf",
     "run": "howdah.spark.foreground",
     "score": "howdah.spark.scoring.frames",

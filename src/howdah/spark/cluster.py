@@ -242,8 +242,8 @@ class Cluster:
             return training.run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:
-        """Feed a streaming DataFrame, batch by batch: see `howdah.spark.microbatches.start`."""
-        from howdah.spark.microbatches import start
+        """Feed a streaming DataFrame, batch by batch: see `howdah.spark.streaming.start`."""
+        from howdah.spark.streaming import start
 
         return start(self.train, self._live, data, feed=feed, **options)
 

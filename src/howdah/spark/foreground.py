@@ -1,8 +1,9 @@
-"""One function in Spark's executors, connected, in one line: TorchDistributor's way."""
+"""One function in Spark's executors in one line: connected, which is TorchDistributor's way (`run`),
+or each call for itself (`parallel`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from howdah.client.errors import BadInput
@@ -54,3 +55,33 @@ def _active() -> Any:
     if session is None:
         raise BadInput("no Spark session is active here: make one, or give it by spark=")
     return session
+
+
+def parallel(
+    spark: Any,
+    fn: Callable[..., Any],
+    n: int,
+    args: Sequence[Any] = (),
+    **options: Any,
+) -> list[Any]:
+    """Call ``fn(*args, ctx)`` in ``n`` independent containers of Spark's executors at once.
+
+    Nothing connects the instances: each reads its own share (``ctx.index`` of ``ctx.num_workers``).
+    ``options`` are those of `howdah.spark.cluster.Cluster.start`.
+
+    Returns:
+        The values, by index.
+
+    Raises:
+        JobFailed: an instance raised; its traceback is in the text.
+    """
+    from howdah.spark.cluster import Cluster
+
+    def call(given: Sequence[Any], ctx: Any) -> Any:
+        return fn(*given, ctx)
+
+    call.__name__ = getattr(fn, "__name__", "parallel")
+    options = {"mode": "foreground", "framework": "command", **options}
+    with Cluster.start(spark, call, list(args), workers=n, **options) as cluster:
+        values = cluster.results()
+    return [values.get(rank) for rank in range(n)]

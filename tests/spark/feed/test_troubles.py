@@ -40,8 +40,7 @@ from howdah.spark.feed.messages import (
     TrainerHello,
     TrainerLoad,
 )
-from howdah.spark.feed.shared_state import SharedState
-from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.state import FeedState, SharedState
 from howdah.wire.authority import create
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from howdah.frameworks.shell import argv
+from howdah.frameworks.programs import argv
 
 SINGLE = [
     "python train.py",

@@ -6,11 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.base import BackendError, RoleResources, role_resources
 from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
 from howdah.backends.interpreter import missing
 from howdah.backends.local.allocation import MachineCapacity, impossible, overcommitted
-from howdah.backends.resources import role_resources
 from howdah.core.plan import Plan
 from howdah.frameworks import planning
 from howdah.spec.model import Job

@@ -191,7 +191,7 @@ def command(
 
     With --json: {"output", "rows", "seconds", "columns": {name: type}}.
     """
-    from howdah.spark.scoring.command import Request, run
+    from howdah.spark.scoring.command import Request, application, run
 
     if keep and keep_none:
         raise click.UsageError("--keep and --keep-none contradict each other; give one of them")
@@ -203,8 +203,6 @@ def command(
         keep=keep or (() if keep_none else None),
         **rest,
     )
-    from howdah.spark.scoring.application import application
-
     with application(master, conf) as spark:
         done = run(spark, request)
     if as_json:

@@ -11,25 +11,24 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.arrow.ipc import IpcKind, read_body, read_head, read_schema, record_batch
-from howdah.spark.feed.arrow.slicing import chosen, columns
 from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, EpochCache, spilled
 from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
-from howdah.spark.feed.intervals import joined, without
+from howdah.spark.feed.intervals import cut, joined, without
 from howdah.spark.feed.messages import (
     Align,
     Begin,
     FeedRefused,
+    Intervals,
     OffsetQuery,
     OffsetReply,
     Part,
     Purpose,
     Taken,
 )
-from howdah.spark.feed.shared_state import STARVED_S
-from howdah.spark.feed.state import FeedState, Key
+from howdah.spark.feed.state import STARVED_S, FeedState, Key
 
 _SCRATCH_BYTES = 64 << 10
 OPEN_S = 10.0
@@ -304,3 +303,21 @@ def _drain(connection: DataConnection) -> None:
     with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):
         while True:
             connection.read_into(scratch)
+
+
+def columns(schema: pa.Schema) -> str:
+    """The columns in words."""
+    text = ", ".join(f"{field.name}: {field.type}" for field in schema)
+    return text if len(text) < 500 else f"{text[:500]}… ({len(schema)} columns)"
+
+
+def chosen(batch: pa.RecordBatch, offsets: Intervals, fresh: Intervals) -> pa.RecordBatch:
+    """The rows of ``fresh``, of a batch that has ``offsets``."""
+    pieces: list[pa.RecordBatch] = []
+    base = 0
+    for start, stop in offsets:
+        pieces += [batch.slice(base + a, b - a) for a, b in cut(start, stop, fresh)]
+        base += stop - start
+    if not pieces:
+        return batch.slice(0, 0)
+    return pa.Table.from_batches(pieces).combine_chunks().to_batches()[0]

@@ -32,8 +32,7 @@ from howdah.spark.feed.messages import (
     TrainerLoad,
 )
 from howdah.spark.feed.server import FeedServer
-from howdah.spark.feed.shared_state import SharedState
-from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.state import FeedState, SharedState
 from howdah.wire.tls import PeerRole, client_context, server_context
 
 WIRING = "HOWDAH_SPARK_WIRING"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -10,16 +11,17 @@ from pyspark.ml import Estimator as MLEstimator
 from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.client.errors import BadInput
-from howdah.spark.errors import ScoringError
+from howdah.spark.errors import FeedError, ScoringError
 from howdah.spark.frames import quoted
 from howdah.spark.pipeline.model import Model, Summary
 from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
-from howdah.spark.pipeline.validation_feed import ValidationFeed
 from howdah.spark.scoring.predictors import predictor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from howdah.spark.cluster import Cluster
 
 WEIGHT = "sample_weight"
 """Name of the weights in the feed."""
@@ -187,3 +189,29 @@ def _demand(there: list[str], wanted: Sequence[str]) -> None:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+class ValidationFeed:
+    """The feed ``validation`` of a fit, one epoch for each of training, from a thread of its own.
+
+    Programs read it after each epoch, once at the end, in part or not at all: so it ends when they
+    have used all of it, or have returned.
+    """
+
+    def __init__(self, cluster: Cluster, rows: Any, feeding: Mapping[str, Any]) -> None:
+        self._cluster = cluster
+        self._rows = rows
+        self._feeding = feeding
+        self._thread = cluster._live.session.thread(self._run)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """After training: wait until the programs are done with it."""
+        self._cluster.end_feed("train")  # those that validate once come to it now
+        self._thread.join()
+
+    def _run(self) -> None:
+        # What matters of an error the programs get too, and `Cluster.results` tells; the rest is
+        # that they returned without reading everything.
+        with contextlib.suppress(FeedError):
+            self._cluster.train(self._rows, feed="validation", **self._feeding)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from howdah.backends.spark import application as applications
 from howdah.client.errors import BadInput, ExitCode, HowdahError
 from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.frames import score, struct_type
@@ -190,3 +192,21 @@ def _in_words(error: Exception) -> HowdahError:
 
     kind = BadInput if type(error).__name__ == "AnalysisException" else ScoringFailed
     return kind(error_text(error))
+
+
+@contextlib.contextmanager
+def application(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
+    """A session. One that was there before stays, with its own master and settings.
+
+    Raises:
+        BackendError: no application can be started.
+    """
+    found = applications.active()
+    if found is not None:
+        yield found
+        return
+    spark = applications.session(master, settings, "howdah score")
+    try:
+        yield spark
+    finally:
+        spark.stop()

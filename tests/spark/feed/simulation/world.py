@@ -24,8 +24,9 @@ from howdah import task as howdah_task
 from howdah.spark import live, training
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import batch_dispenser, ingest, shared_state, trainer
+from howdah.spark.feed import batch_dispenser, ingest, trainer
 from howdah.spark.feed import controller_connection as control
+from howdah.spark.feed import state as feed_state
 from howdah.spark.feed.control import control_server
 from howdah.spark.feed.control import feed_controller as controller
 from howdah.spark.feed.messages import Align, Endpoint, Position, TrainerLoad
@@ -656,7 +657,7 @@ def virtual() -> Iterator[None]:
         new_event_loop=lambda: Calls(network.world.actors),
     )
     timed = (
-        shared_state,
+        feed_state,
         control,
         control_server,
         feeding,
@@ -671,7 +672,7 @@ def virtual() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in timed:
             stack.enter_context(mock.patch.object(module, "time", _Time))
-        for module in (shared_state, control, control_server, live):
+        for module in (feed_state, control, control_server, live):
             stack.enter_context(mock.patch.object(module, "threading", threading))
         for module in (control, control_server):
             stack.enter_context(mock.patch.object(module, "asyncio", asyncio))

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from howdah.backends.base import BackendError, Step, SubmissionCancelled
-from howdah.backends.resources import role_resources
+from howdah.backends.base import BackendError, Step, SubmissionCancelled, role_resources
 from howdah.backends.yarn import launch_context, secretfile, token_providers
 from howdah.backends.yarn.access import Access, shared, use_keytab
 from howdah.backends.yarn.client import application, checks, cluster_report, staging

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from howdah.spark.feed.adapters.selection import chosen, given
 from howdah.spark.feed.arrow.columns import Shapes, concatenated, length, ordered, tensors
 
 T = TypeVar("T")
@@ -92,3 +91,25 @@ def ahead(ready: Iterable[T], count: int) -> Iterator[T]:
         if len(waiting) > count:
             yield waiting.popleft()
     yield from waiting
+
+
+def chosen(columns: Sequence[str] | str | None, label: str | None) -> list[str] | None:
+    """Columns to take; None: all."""
+    if columns is None:
+        return None
+    names = [columns] if isinstance(columns, str) else list(columns)
+    return names if label is None or label in names else [*names, label]
+
+
+def given(values: Mapping[str, Any], columns: Sequence[str] | str | None, label: str | None) -> Any:
+    """What the program gets of a batch: one array if ``columns`` is a string, else a dict; with a
+    label a pair."""
+    if isinstance(columns, str):
+        features: Any = values[columns]
+    else:
+        features = {
+            name: value
+            for name, value in values.items()
+            if name != label or (columns is not None and name in columns)
+        }
+    return features if label is None else (features, values[label])

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.adapters.selection import chosen, given
+from howdah.spark.feed.adapters.batching import chosen, given
 from howdah.spark.feed.arrow.columns import Shapes, tensors
 from howdah.spark.feed.buffer_pool import ALIGNMENT, SMALLEST, BufferPool
 
