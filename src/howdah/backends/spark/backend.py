@@ -19,6 +19,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
+from howdah.backends.local.messages import Launch, Release
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.coordinator_process import DriverConnection, inherited
 from howdah.backends.spark.driver_containers import DriverContainers
@@ -26,8 +27,6 @@ from howdah.backends.spark.facts import role_gpus, too_few_gpus, unseen
 from howdah.backends.spark.messages import (
     LEASE_S,
     Exited,
-    Launch,
-    Release,
     RequestSlots,
     SlotsCompleted,
     SlotsPending,

@@ -34,8 +34,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.host.processes import become_subreaper, end_with_parent, name_process
-from howdah.backends.local.messages import Ended
-from howdah.backends.local.messages import Launch as LocalLaunch
+from howdah.backends.local.messages import Ended, Launch, Release
 from howdah.backends.local.node.containers import Containers
 from howdah.backends.local.node.event_loop import EventLoop, Timer
 from howdah.backends.local.node.forking import no_input
@@ -47,11 +46,9 @@ from howdah.backends.spark.messages import (
     ON_DRIVER,
     AcknowledgeExit,
     Exited,
-    Launch,
     Preempted,
     Register,
     Registered,
-    Release,
     StopProcess,
     ToContainer,
 )
@@ -319,12 +316,7 @@ class ContainerProcess:
         if not self._sees_job_dir:
             self._uploader = ArtifactUploader(folder / container_folder.JOB)
             self._upload_timer = self._loop.later(UPLOAD_S, self._upload)
-        self._containers.launch(
-            LocalLaunch(
-                container_id=message.container_id, role=message.role, launch=message.launch
-            ),
-            (),
-        )
+        self._containers.launch(message, ())
 
     def _container_ended(self, ended: Ended) -> None:
         self._exited = Exited(container_id=ended.container_id, kind=ended.kind, detail=ended.detail)

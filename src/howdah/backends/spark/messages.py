@@ -2,7 +2,8 @@
 
 Container process and coordinator: mutual TLS; the process connects and shows the job's agent
 certificate. After each connection it sends its whole state first (`Register`), so any message may
-arrive twice.
+arrive twice. Agents are launched and released as the local backend's node daemon does it, by the
+same messages.
 
 Coordinator and driver: a socket pair that the driver passes to its child process.
 """
@@ -11,29 +12,18 @@ from __future__ import annotations
 
 from typing import Union
 
-import msgspec
-
-from howdah.agent.launch import AgentLaunch
-from howdah.core.messages import ContainerEndKind
+from howdah.backends.local.messages import Acknowledge, Ended, Launch, Message, Release
 
 LEASE_S = 10.0
 """How long container processes and their agents go on without a coordinator."""
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """Base of all messages."""
-
-
 # -- container process to coordinator ------------------------------------------------------------
 
 
-class Exited(Message, frozen=True, kw_only=True):
+class Exited(Ended, frozen=True, kw_only=True):
     """No process of the container is left and its files are uploaded. Repeated until
     `AcknowledgeExit`."""
-
-    container_id: str
-    kind: ContainerEndKind
-    detail: str = ""
 
 
 class Register(Message, frozen=True, kw_only=True):
@@ -85,25 +75,8 @@ class Registered(Message, frozen=True, kw_only=True):
     lease_s: float
 
 
-class Launch(Message, frozen=True, kw_only=True):
-    """Start an agent. `Exited` says when it has ended, or that it could not be started."""
-
-    container_id: str
-    role: str
-    launch: AgentLaunch
-
-
-class Release(Message, frozen=True, kw_only=True):
-    """End the container: SIGTERM to its agent, SIGKILL to all of it after the grace."""
-
-    container_id: str
-    grace_s: float = 0.0
-
-
-class AcknowledgeExit(Message, frozen=True, kw_only=True):
+class AcknowledgeExit(Acknowledge, frozen=True, kw_only=True):
     """The end of the container is recorded; the process may get another one."""
-
-    container_id: str
 
 
 class StopProcess(Message, frozen=True, kw_only=True):

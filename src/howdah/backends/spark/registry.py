@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from howdah.backends.local.messages import Launch
 from howdah.backends.spark.artifacts import ArtifactWriter
 from howdah.backends.spark.messages import (
     ON_DRIVER,
@@ -23,7 +24,6 @@ from howdah.backends.spark.messages import (
     Exited,
     FilePart,
     FromContainer,
-    Launch,
     Preempted,
     Register,
     Registered,

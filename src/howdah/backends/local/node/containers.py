@@ -27,8 +27,6 @@ STUCK_S = 20.0
 """Leftovers that SIGKILL has not ended after so long are stuck in the kernel: said, and let go."""
 GUARD_S = 5.0
 """A dead agent's guard may tidy up so long before it is ended as well."""
-POLL_S = 0.2
-"""How often an adopted agent is looked at where there are no process descriptors."""
 
 
 class State(enum.Enum):
@@ -156,30 +154,7 @@ class Containers:
     def _adopt(self, container_id: str, record: AgentProcess) -> None:
         container = NodeContainer(container_id, record.role, record.pid, record.start)
         self._all[container_id] = container
-        try:
-            descriptor = processes.open_descriptor(record.pid)
-        except ProcessLookupError:
-            self._agent_ended(container, None)
-            return
-        if not processes.alive(record.pid, record.start):
-            if descriptor is not None:
-                os.close(descriptor)
-            self._agent_ended(container, None)
-        elif descriptor is not None:
-            self._loop.watch(descriptor, partial(self._adopted_ended, container, descriptor))
-        else:
-            self._poll(container)
-
-    def _adopted_ended(self, container: NodeContainer, descriptor: int) -> None:
-        self._loop.unwatch(descriptor)
-        os.close(descriptor)
-        self._agent_ended(container, None)
-
-    def _poll(self, container: NodeContainer) -> None:
-        if processes.alive(container.pid, container.start or 0):
-            self._loop.later(POLL_S, partial(self._poll, container))
-        else:
-            self._agent_ended(container, None)
+        self._loop.on_end(record.pid, record.start, partial(self._agent_ended, container, None))
 
     def _signal(self, container: NodeContainer, number: signal.Signals) -> None:
         if container.state is not State.RUNNING:

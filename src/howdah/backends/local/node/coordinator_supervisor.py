@@ -19,8 +19,6 @@ from howdah.backends.local.node.supervision import RAPID_S, Supervision, Verdict
 
 COORDINATOR_LOG = "logs/coordinator.log"
 FINAL = "final.json"
-POLL_S = 0.2
-"""How often an adopted coordinator is looked at where there are no process descriptors."""
 
 
 class CoordinatorSupervisor:
@@ -60,17 +58,10 @@ class CoordinatorSupervisor:
         self.adopted = True
         self._started = None
         started = processes.start_of(pid)
-        try:
-            descriptor = processes.open_descriptor(pid)
-        except ProcessLookupError:
-            started = None
-            descriptor = None
         if started is None:
             self._ended(None)
-        elif descriptor is not None:
-            self._loop.watch(descriptor, partial(self._adopted_ended, descriptor))
         else:
-            self._poll(pid, started)
+            self._loop.on_end(pid, started, partial(self._ended, None))
 
     def start(self) -> None:
         """Fork a coordinator."""
@@ -121,17 +112,6 @@ class CoordinatorSupervisor:
         except Exception as error:
             return cannot_start(cannot_import(error))
         return main(str(self._job_dir))
-
-    def _adopted_ended(self, descriptor: int) -> None:
-        self._loop.unwatch(descriptor)
-        os.close(descriptor)
-        self._ended(None)
-
-    def _poll(self, pid: int, started: int) -> None:
-        if processes.alive(pid, started):
-            self._loop.later(POLL_S, partial(self._poll, pid, started))
-        else:
-            self._ended(None)
 
     def _ended(self, status: int | None) -> None:
         self.pid = None

@@ -15,7 +15,13 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Container
+from functools import partial
 from typing import Any
+
+from howdah.backends.local import processes
+
+POLL_S = 0.2
+"""How often a process that is no child is looked at where there are no process descriptors."""
 
 
 class Timer:
@@ -74,6 +80,28 @@ class EventLoop:
     def on_child(self, pid: int, ended: Callable[[int], None]) -> None:
         """Call with the wait status once the child has ended. To be said right after the fork."""
         self._children[pid] = ended
+
+    def on_end(self, pid: int, start: int, ended: Callable[[], None]) -> None:
+        """Call once that process, which is no child, has ended; at once if it has. With ``start`` the
+        id names one process for ever (`howdah.backends.local.processes`)."""
+        try:
+            descriptor = processes.open_descriptor(pid)
+        except ProcessLookupError:
+            ended()
+            return
+        if not processes.alive(pid, start):
+            if descriptor is not None:
+                os.close(descriptor)
+            ended()
+        elif descriptor is not None:
+            self.watch(descriptor, partial(self._closing, descriptor, ended))
+        else:
+            self.later(POLL_S, partial(self.on_end, pid, start, ended))
+
+    def _closing(self, descriptor: int, ended: Callable[[], None]) -> None:
+        self.unwatch(descriptor)
+        os.close(descriptor)
+        ended()
 
     def children(self) -> Container[int]:
         """Process ids of the children told of by `on_child` that have not ended."""
