@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import inspect
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 SCHEMA = "problem string"
 """Of a task's one row: why there is no container process, empty if there is one."""
@@ -17,18 +18,22 @@ _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
 
 
-class SparkAccess(Protocol):
+class SparkAccess(abc.ABC):
     """What both kinds can do."""
 
-    spark: Any
     connect: bool
-    profile: Any
-    """pyspark's ResourceProfile of the job's own tasks; None: they get what all tasks get."""
 
+    def __init__(self, spark: Any, profile: Any = None) -> None:
+        """To be made in the user's own thread, for its job group and pool, or its tags."""
+        self.spark = spark
+        self.profile = profile
+        """pyspark's ResourceProfile of the job's own tasks; None: they get what all tasks get."""
+
+    @abc.abstractmethod
     def setting(self, name: str, default: str = "") -> str:
         """A setting of the application; ``default`` where it has none, or it cannot be asked."""
-        ...
 
+    @abc.abstractmethod
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
     ) -> list[str]:
@@ -38,51 +43,63 @@ class SparkAccess(Protocol):
         Raises:
             Exception: the job failed or was cancelled.
         """
-        ...
 
+    @abc.abstractmethod
     def cancel(self, tag: str) -> None:
         """Cancel the job that runs under that tag."""
-        ...
+
+    @abc.abstractmethod
+    def host(self) -> str:
+        """This machine's address as executors reach it."""
+
+    @abc.abstractmethod
+    def alive(self) -> bool:
+        """The session has not been stopped."""
 
     def capacity(self, profile: Any) -> int | None:
         """How many tasks of that profile (None: of the session's own queries) can run at the same
         time; None if that cannot be told."""
-        ...
+        return None
 
     def age_s(self) -> float:
         """How long there has been this application; 0 if that cannot be told."""
-        ...
+        return 0.0
 
     def busy(self) -> int | None:
         """How many tasks run now; None if that cannot be told."""
-        ...
-
-    def host(self) -> str:
-        """This machine's address as executors reach it."""
-        ...
-
-    def alive(self) -> bool:
-        """The session has not been stopped."""
-        ...
+        return None
 
     def task_amount(self, resource: str) -> float | None:
         """How much of it each task gets by the job's own profile; None if that does not say."""
-        ...
+        request = self.profile.taskResources.get(resource) if self.profile is not None else None
+        return None if request is None else float(request.amount)
 
     def profile_problem(self) -> str:
         """Why jobs here cannot have the profile; empty if they can, or there is none."""
-        ...
+        if self.profile is None or has_profiles(self.spark):
+            return ""
+        return (
+            f"Spark {self.spark.version} has no profiles for DataFrames, Spark 4 has. Start the "
+            "application with spark.task.resource.gpu.amount and spark.executor.resource.gpu.amount, "
+            "and leave it out"
+        )
+
+    def _run(self, count: int, task: Callable[..., Any], barrier: bool) -> list[str]:
+        # Spark 3.5 has no such argument: who gives no profile needs none.
+        more = {} if self.profile is None else {"profile": self.profile}
+        frame = self.spark.range(0, count, 1, count).mapInArrow(
+            task, SCHEMA, barrier=barrier, **more
+        )
+        return [row["problem"] for row in frame.collect()]
 
 
-class ClassicSession:
+class ClassicSession(SparkAccess):
     """A session whose driver is this process."""
 
     connect = False
 
     def __init__(self, spark: Any, profile: Any = None) -> None:
-        """To be made in the user's own thread, for its job group and pool."""
-        self.spark = spark
-        self.profile = profile
+        super().__init__(spark, profile)
         self._context = spark.sparkContext
         self._local = {
             name: value
@@ -107,7 +124,7 @@ class ClassicSession:
         context.setLocalProperty(_DESCRIPTION, tag)
         context.addJobTag(tag)
         try:
-            return _run(self.spark, count, task, barrier, self.profile)
+            return self._run(count, task, barrier)
         finally:
             context.removeJobTag(tag)
 
@@ -144,13 +161,9 @@ class ClassicSession:
     def alive(self) -> bool:
         return self._context._jsc is not None
 
-    def task_amount(self, resource: str) -> float | None:
-        return _amount(self.profile, resource)
-
     def profile_problem(self) -> str:
-        if self.profile is None:
-            return ""
-        if problem := _no_profiles(self.spark):
+        problem = super().profile_problem()
+        if self.profile is None or problem:
             return problem
         try:
             manager = self._context._jsc.sc().resourceProfileManager()
@@ -161,14 +174,13 @@ class ClassicSession:
         return ""
 
 
-class ConnectSession:
+class ConnectSession(SparkAccess):
     """A session on a Connect server: Spark's driver is another process."""
 
     connect = True
 
     def __init__(self, spark: Any, profile: Any = None) -> None:
-        self.spark = spark
-        self.profile = profile
+        super().__init__(spark, profile)
         self._tags: set[str] = set(spark.getTags())
 
     def setting(self, name: str, default: str = "") -> str:
@@ -182,19 +194,10 @@ class ConnectSession:
     ) -> list[str]:
         for each in {*self._tags, tag}:
             self.spark.addTag(each)
-        return _run(self.spark, count, task, barrier, self.profile)
+        return self._run(count, task, barrier)
 
     def cancel(self, tag: str) -> None:
         self.spark.interruptTag(tag)
-
-    def capacity(self, profile: Any) -> int | None:
-        return None
-
-    def age_s(self) -> float:
-        return 0.0
-
-    def busy(self) -> int | None:
-        return None
 
     def host(self) -> str:
         server = self.spark.client.host
@@ -204,12 +207,6 @@ class ConnectSession:
 
     def alive(self) -> bool:
         return not getattr(self.spark, "is_stopped", False)
-
-    def task_amount(self, resource: str) -> float | None:
-        return _amount(self.profile, resource)
-
-    def profile_problem(self) -> str:
-        return "" if self.profile is None else _no_profiles(self.spark)
 
 
 def is_connect(spark: Any) -> bool:
@@ -229,15 +226,6 @@ def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _run(
-    spark: Any, count: int, task: Callable[..., Any], barrier: bool, profile: Any
-) -> list[str]:
-    # Spark 3.5 has no such argument: who gives no profile needs none.
-    more = {} if profile is None else {"profile": profile}
-    frame = spark.range(0, count, 1, count).mapInArrow(task, SCHEMA, barrier=barrier, **more)
-    return [row["problem"] for row in frame.collect()]
-
-
 def query_setting(spark: Any, name: str) -> str:
     """A setting of a session's queries, or Spark's default; empty where this Spark has no such one."""
     try:
@@ -249,20 +237,6 @@ def query_setting(spark: Any, name: str) -> str:
 def has_profiles(spark: Any) -> bool:
     """Whether a DataFrame's tasks may have a resource profile."""
     return "profile" in inspect.signature(spark.range(0).mapInArrow).parameters
-
-
-def _no_profiles(spark: Any) -> str:
-    if has_profiles(spark):
-        return ""
-    return (
-        f"Spark {spark.version} has no profiles for DataFrames, Spark 4 has. Start the application "
-        "with spark.task.resource.gpu.amount and spark.executor.resource.gpu.amount, and leave it out"
-    )
-
-
-def _amount(profile: Any, resource: str) -> float | None:
-    request = profile.taskResources.get(resource) if profile is not None else None
-    return None if request is None else float(request.amount)
 
 
 def _is_here(host: str) -> bool:
