@@ -273,7 +273,7 @@ def _logs(data: bytes, app: str) -> None:
     files = _OneFile()
     files.data = data
     logs = AggregatedLogs(_SITE, files)
-    for log in logs.logs_in("/logs", "host_1", ApplicationId.parse(app)):
+    for log in logs.logs_in("/logs", "host_1", ApplicationId.parse(app), files.files("/logs")):
         for _ in logs.read(log, 0, 1 << 20):
             pass
 

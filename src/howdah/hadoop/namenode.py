@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import posixpath
 import socket
-from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -18,7 +16,7 @@ from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.security.credentials import HDFS_TOKEN, Token
 from howdah.hadoop.security.identity import Identity
 from howdah.hadoop.security.login import Login
-from howdah.hadoop.service import Service, expiry, token_service
+from howdah.hadoop.service import Service, TokenService, token_service
 
 
 class _OfNameNode(Service):
@@ -59,54 +57,17 @@ class UserMappings(_OfNameNode):
         return tuple(answer.groups)
 
 
-class NameNode(_OfNameNode):
+class NameNode(_OfNameNode, TokenService):
     """Delegation tokens, and what else is asked of the NameNode itself."""
 
     PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
-
-    # Delegation tokens
-
-    async def delegation_token(self, renewer: str) -> Token:
-        """A token for the file system, its service set as Hadoop's clients look for it.
-
-        Raises:
-            RemoteError: the cluster gives none (no security, unless
-                ``dfs.namenode.delegation.token.always-use``), or on a secure one the caller did
-                not come with Kerberos itself.
-        """
-        answer = await self.rpc.call(
-            "getDelegationToken",
-            common.GetDelegationTokenRequestProto(renewer=renewer),
-            common.GetDelegationTokenResponseProto,
-            idempotent=False,
-        )
-        token = Token.from_proto(answer.token)
-        return dataclasses.replace(
-            token, kind=token.kind or HDFS_TOKEN, service=await self.token_service()
-        )
+    TOKEN_KIND = HDFS_TOKEN
 
     async def token_service(self) -> str:
         """What a token's service says: ``ha-hdfs:<name service>``, or the address."""
         if self._authority in self.configuration.list("dfs.nameservices"):
             return f"ha-hdfs:{self._authority}"
         return await token_service(self.rpc.addresses[:1], self.configuration)
-
-    async def renew_token(self, token: Token) -> datetime:
-        """Prolong a token; until when. `InvalidToken` if it is expired or cancelled."""
-        answer = await self.rpc.call(
-            "renewDelegationToken",
-            common.RenewDelegationTokenRequestProto(token=token.to_proto()),
-            common.RenewDelegationTokenResponseProto,
-        )
-        return expiry(answer)
-
-    async def cancel_token(self, token: Token) -> None:
-        """Make a token worthless."""
-        await self.rpc.call(
-            "cancelDelegationToken",
-            common.CancelDelegationTokenRequestProto(token=token.to_proto()),
-            common.CancelDelegationTokenResponseProto,
-        )
 
     # The file system
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Literal, NamedTuple
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import ConnectionLimits
 from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, Resource
-from howdah.hadoop.protos import common, yarn
+from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.security.credentials import RM_TOKEN, Token
 from howdah.hadoop.security.identity import Identity
 from howdah.hadoop.security.login import Login
-from howdah.hadoop.service import Service, expiry, token_service
+from howdah.hadoop.service import TokenService
 
 NodeState = Literal[
     "NEW",
@@ -47,7 +45,7 @@ class NewApplication(NamedTuple):
     """The largest container the scheduler ever gives (some node need not be that large)."""
 
 
-class ResourceManager(Service):
+class ResourceManager(TokenService):
     """Applications, nodes, queues and labels of a cluster.
 
     All calls may be repeated without harm and are, on another server or after a lost connection,
@@ -56,6 +54,7 @@ class ResourceManager(Service):
 
     PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
     PRINCIPAL = "yarn.resourcemanager.principal"
+    TOKEN_KIND = RM_TOKEN
 
     def __init__(
         self,
@@ -287,38 +286,3 @@ class ResourceManager(Service):
             yarn.GetAllResourceTypeInfoResponseProto,
         )
         return list(answer.resource_type_info)
-
-    # Delegation tokens
-
-    async def delegation_token(self, renewer: str) -> Token:
-        """A token with which the user's calls are made without Kerberos.
-
-        Raises:
-            RemoteError: on a secure cluster, the caller did not come with Kerberos itself.
-        """
-        answer = await self.rpc.call(
-            "getDelegationToken",
-            common.GetDelegationTokenRequestProto(renewer=renewer),
-            common.GetDelegationTokenResponseProto,
-            idempotent=False,
-        )
-        service = await token_service(self.rpc.addresses, self.configuration)
-        token = Token.from_proto(answer.token)
-        return dataclasses.replace(token, kind=token.kind or RM_TOKEN, service=service)
-
-    async def renew_token(self, token: Token) -> datetime:
-        """Prolong a token; until when. `InvalidToken` if it is expired or cancelled."""
-        answer = await self.rpc.call(
-            "renewDelegationToken",
-            common.RenewDelegationTokenRequestProto(token=token.to_proto()),
-            common.RenewDelegationTokenResponseProto,
-        )
-        return expiry(answer)
-
-    async def cancel_token(self, token: Token) -> None:
-        """Make a token worthless."""
-        await self.rpc.call(
-            "cancelDelegationToken",
-            common.CancelDelegationTokenRequestProto(token=token.to_proto()),
-            common.CancelDelegationTokenResponseProto,
-        )

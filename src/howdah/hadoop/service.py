@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import ipaddress
 import socket
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from howdah.hadoop.errors import ProtocolError, RemoteError, remote_error
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.rpc import RpcClient
+from howdah.hadoop.security.credentials import Token
 from howdah.hadoop.security.identity import Identity
 
 R = TypeVar("R", bound=Message)
@@ -60,6 +62,54 @@ class Service:
         await self.rpc.close()
 
 
+class TokenService(Service):
+    """A service that gives delegation tokens."""
+
+    TOKEN_KIND = ""
+    configuration: Configuration
+
+    async def delegation_token(self, renewer: str) -> Token:
+        """A token with which the user's calls are made without Kerberos, its service set as Hadoop's
+        clients look for it.
+
+        Raises:
+            RemoteError: the cluster gives none (no security; of HDFS, unless
+                ``dfs.namenode.delegation.token.always-use``), or on a secure one the caller did
+                not come with Kerberos itself.
+        """
+        answer = await self.rpc.call(
+            "getDelegationToken",
+            common.GetDelegationTokenRequestProto(renewer=renewer),
+            common.GetDelegationTokenResponseProto,
+            idempotent=False,
+        )
+        token = Token.from_proto(answer.token)
+        return dataclasses.replace(
+            token, kind=token.kind or self.TOKEN_KIND, service=await self.token_service()
+        )
+
+    async def token_service(self) -> str:
+        """What a token's service says: the addresses."""
+        return await token_service(self.rpc.addresses, self.configuration)
+
+    async def renew_token(self, token: Token) -> datetime:
+        """Prolong a token; until when. `InvalidToken` if it is expired or cancelled."""
+        answer = await self.rpc.call(
+            "renewDelegationToken",
+            common.RenewDelegationTokenRequestProto(token=token.to_proto()),
+            common.RenewDelegationTokenResponseProto,
+        )
+        return _expiry(answer)
+
+    async def cancel_token(self, token: Token) -> None:
+        """Make a token worthless."""
+        await self.rpc.call(
+            "cancelDelegationToken",
+            common.CancelDelegationTokenRequestProto(token=token.to_proto()),
+            common.CancelDelegationTokenResponseProto,
+        )
+
+
 def remote_exception(proto: yarn.SerializedExceptionProto) -> RemoteError:
     """An exception that came inside an answer (one container of several failed)."""
     details = proto.message
@@ -73,7 +123,7 @@ def remote_exception(proto: yarn.SerializedExceptionProto) -> RemoteError:
     return remote_error(proto.class_name, details)
 
 
-def expiry(answer: common.RenewDelegationTokenResponseProto) -> datetime:
+def _expiry(answer: common.RenewDelegationTokenResponseProto) -> datetime:
     """Until when a renewed token is good.
 
     Raises:

@@ -64,6 +64,7 @@ def prepare(here: Path, env: Mapping[str, str]) -> Any:
     from howdah.agent.host.processes import MARKER, marker
     from howdah.backends.yarn import container_launch as launches
     from howdah.backends.yarn import secretfile
+    from howdah.storage.files import write_private
 
     try:
         launch_order = launches.decode(env[launches.VARIABLE])
@@ -166,13 +167,6 @@ def link(place: Path, target: Path) -> None:
     """A symbolic link, new or as it was."""
     place.unlink(missing_ok=True)
     place.symlink_to(target)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """A file of its owner alone."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
 
 
 def entry(name: str) -> Any:

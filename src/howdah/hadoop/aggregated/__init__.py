@@ -66,16 +66,13 @@ class AggregatedLogs:
             sizes = dict(self._files.files(folder))
             for name in sorted(sizes):
                 if _has_logs(name):
-                    found += self._logs_in(folder, name, sizes, app)
+                    found += self.logs_in(folder, name, app, sizes)
         return found
 
-    def logs_in(self, folder: str, name: str, app: ApplicationId) -> list[Log]:
-        """The logs in one aggregated file; errors as in `of`."""
-        return self._logs_in(folder, name, dict(self._files.files(folder)), app)
-
-    def _logs_in(
-        self, folder: str, name: str, sizes: dict[str, int], app: ApplicationId
+    def logs_in(
+        self, folder: str, name: str, app: ApplicationId, sizes: dict[str, int]
     ) -> list[Log]:
+        """The logs in one aggregated file of a folder with files of these sizes; errors as in `of`."""
         path = f"{folder}/{name}"
         if indexedfile.is_indexed(self._files, path, sizes[name], str(app)):
             size = indexedfile.good_size(self._files, folder, name, sizes)

@@ -13,7 +13,6 @@ from howdah.spec.units import seconds
 
 TYPE = "HOWDAH"
 """Application type; clusters list and limit by it."""
-MAX_TYPE_CHARS = 20
 MAX_TAGS = 10  # yarn.resourcemanager.application.max-tags
 MAX_TAG_CHARS = 100  # yarn.resourcemanager.application.max-tag.length
 JOB_TAG = "howdah:"

@@ -42,7 +42,6 @@ class YarnNode(msgspec.Struct, frozen=True, kw_only=True):
 class Share(msgspec.Struct, frozen=True, kw_only=True):
     """What a queue may have of one partition."""
 
-    guaranteed: Amount | None = None
     maximum: Amount | None = None
     """None where the scheduler does not say."""
     partial: bool = False
@@ -69,8 +68,6 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     leaf: bool = True
     """Applications can be submitted to it."""
     used: Amount | None = None
-    pending_containers: int = 0
-    running_applications: int = 0
     pending_applications: int = 0
 
     def may_use(self, label: str) -> bool:

@@ -196,8 +196,6 @@ def queues(info: yarn.QueueInfoProto) -> Iterator[Queue]:
         used=Amount(memory_mb=statistics.allocatedMemoryMB, cores=statistics.allocatedVCores)
         if statistics is not None
         else None,
-        pending_containers=statistics.pendingContainers if statistics else 0,
-        running_applications=statistics.numAppsRunning if statistics else 0,
         pending_applications=statistics.numAppsPending if statistics else 0,
     )
     for child in info.childQueues:
@@ -224,7 +222,6 @@ def _shares(info: yarn.QueueInfoProto) -> dict[str, Share]:
 def _share(told: yarn.QueueConfigurationsProto) -> Share:
     part = told.absoluteMaxCapacity if told.HasField("absoluteMaxCapacity") else 1.0
     return Share(
-        guaranteed=_capacity(told, "effectiveMinCapacity"),
         maximum=_capacity(told, "effectiveMaxCapacity"),
         maximum_part=part,
     )
