@@ -19,6 +19,7 @@ cluster; the machine has the time-out), that `ContainerEnded` comes soon for a l
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ from howdah.agent.launch import AgentLaunch
 from howdah.core.messages import ContainerRequest, Event, Task
 from howdah.spec.model import Job, Placement
 from howdah.spec.units import mebibytes
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, base_folder
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
 
@@ -165,7 +166,7 @@ class Backend(Protocol):
     async def finished(self, view: JobView) -> None:
         """The job has ended so, ``final.json`` is written; comes before `close`. Both also come
         without `start`, where the job had ended before this coordinator began."""
-        ...
+        # Whoever asks reads it in the job directory.
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
@@ -203,13 +204,13 @@ class Backend(Protocol):
 
     async def superseded(self) -> str:
         """Wait until this coordinator may no longer act for its job, because another has it;
-        returns why. Where that cannot be, it never returns."""
-        ...
+        returns why. Where that cannot be, as by default, it never returns."""
+        return await asyncio.Future()
 
     async def credentials(self) -> bytes:
         """Wait until the containers' credential files are out of date; returns what they hold then.
-        Where there are none, it never returns."""
-        ...
+        Where there are none, as by default, it never returns."""
+        return await asyncio.Future()
 
     async def close(self) -> None:
         """The job is over, everything was released: let go of the backend."""
@@ -262,7 +263,7 @@ class Submission(Protocol):
         Raises:
             StorageError: the job names a place where it cannot be.
         """
-        ...
+        return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
         """Refuse an expanded job that can never run there, before it has a directory.
@@ -284,9 +285,8 @@ class Submission(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Let a `go` in another thread end soon, unless the job has been submitted. Nothing, where
-        `go` takes no time."""
-        ...
+        """Let a `go` in another thread end soon, unless the job has been submitted. Nothing by
+        default, for a `go` that takes no time."""
 
     def close(self) -> None:
         """Let go; without `go` before, nothing has happened. May be called again."""

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import PageReaders, Places, RoleResources
+from howdah.backends.base import Backend, PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import container_paths
 from howdah.backends.local.allocation import choose, gpus_short, minimums
@@ -51,7 +51,6 @@ from howdah.frameworks import planning
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
-from howdah.wire.status import JobView
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -79,8 +78,8 @@ class LocalContainer:
         self.releasing = False
 
 
-class LocalBackend:
-    """Implements `howdah.backends.base.Backend` for one job on this machine."""
+class LocalBackend(Backend):
+    """The containers of one job on this machine."""
 
     name = "local"
     lease_s = LEASE_S
@@ -131,9 +130,6 @@ class LocalBackend:
 
     async def announce(self, address: CoordinatorAddress) -> None:
         """Who looks for the coordinator finds it in the job directory."""
-
-    async def finished(self, view: JobView) -> None:
-        """The end is in the job directory."""
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
@@ -216,14 +212,6 @@ class LocalBackend:
             self._ended(container, ContainerEndKind.RELEASED, "")
         else:
             self._connection.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
-
-    async def superseded(self) -> str:
-        """The node daemon keeps its one coordinator, and the journal its one writer."""
-        return await asyncio.Future()
-
-    async def credentials(self) -> bytes:
-        """Containers have no credential files."""
-        return await asyncio.Future()
 
     async def close(self) -> None:
         self._connection.send(Finished())

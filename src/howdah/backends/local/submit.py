@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from howdah.backends.base import BackendError, SubmissionCancelled
+from howdah.backends.base import BackendError, Submission, SubmissionCancelled
 from howdah.backends.local.messages import Go, NodeAddress, Reply
 from howdah.backends.local.processes import alive
 from howdah.backends.local.spawn import Spawned
-from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
     from howdah.backends.base import Step
@@ -91,17 +91,14 @@ class NodeStarter:
         self._spawned.close()
 
 
-class LocalSubmission:
-    """One new job's `howdah.backends.base.Submission`: a node daemon that waits for its directory."""
+class LocalSubmission(Submission):
+    """A node daemon that waits for the job directory to be complete."""
 
     def __init__(self, starter: NodeStarter, *, checks: bool = True) -> None:
         self._starter = starter
         self._checks = checks
         self._folder = Path()
         self._cancelled = False
-
-    def base(self, job: Job) -> Path:
-        return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
         self._folder = loaded.folder

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import PageReaders, Places, RoleResources
+from howdah.backends.base import Backend, PageReaders, Places, RoleResources
 from howdah.backends.local.messages import Launch, Release
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.coordinator_process import DriverConnection, inherited
@@ -51,7 +51,6 @@ from howdah.spec.model import Job, Slots
 from howdah.spec.units import port_range
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
-from howdah.wire.status import JobView
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -67,8 +66,8 @@ AGENT_LEASE_S = 20.0
 """Longer than that of container processes: a busy driver's host must not cost a training."""
 
 
-class SparkBackend:
-    """Implements `howdah.backends.base.Backend` for one job in one Spark application."""
+class SparkBackend(Backend):
+    """The containers of one job in one Spark application."""
 
     name = "spark"
     lease_s = AGENT_LEASE_S
@@ -116,9 +115,6 @@ class SparkBackend:
         self._agents = (address.host, address.port)
         if self._registry is not None:
             self._registry.announce(self._address)
-
-    async def finished(self, view: JobView) -> None:
-        """The end is in the job directory."""
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
@@ -211,14 +207,6 @@ class SparkBackend:
                 ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED)
             )
             self._assign_soon()
-
-    async def superseded(self) -> str:
-        """The driver has one coordinator at a time, and the journal one writer."""
-        return await asyncio.Future()
-
-    async def credentials(self) -> bytes:
-        """Containers have no credential files."""
-        return await asyncio.Future()
 
     async def close(self) -> None:
         if self._registry is not None:

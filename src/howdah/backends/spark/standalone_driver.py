@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from howdah.backends.base import BackendError, Step
+from howdah.backends.base import BackendError, Step, Submission
 from howdah.backends.interpreter import python_path
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, base_folder
@@ -82,7 +82,7 @@ def _has_session() -> bool:
     return active() is not None
 
 
-class StandaloneSubmission:
+class StandaloneSubmission(Submission):
     """A driver program that waits for the job."""
 
     def __init__(self) -> None:
@@ -99,18 +99,12 @@ class StandaloneSubmission:
         self._answers = self._socket.makefile("rb")
         self._begun = False
 
-    def base(self, job: Job) -> Path:
-        return base_folder(job.store)
-
     def check(self, job: Job, loaded: LoadedJob) -> None:
         self._request(CheckJob(job=job, source=str(loaded.source) if loaded.source else None))
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         self._request(BeginJob(directory=str(directory.path)))
         self._begun = True
-
-    def cancel(self) -> None:
-        """Nothing: `go` takes no time."""
 
     def close(self) -> None:
         """Without `go`, the program ends, and its application."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, Submission
 from howdah.backends.local.processes import start_of
 from howdah.backends.spark import facts as spark_facts
 from howdah.backends.spark.coordinator_process import CoordinatorProcess
@@ -32,7 +32,7 @@ from howdah.packing.archives import PackingError
 from howdah.spec.model import Slots
 from howdah.spec.units import port_range
 from howdah.storage.files import write_atomically
-from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.addresses import NoInterface, address_of, bind_within
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _submissions: weakref.WeakSet[SparkSubmission] = weakref.WeakSet()
 """Of this program: the slots that one takes are not there for others."""
 
 
-class SparkSubmission:
+class SparkSubmission(Submission):
     """A job in a session's application. Many may be in one session, at once or one by one."""
 
     def __init__(
@@ -117,9 +117,6 @@ class SparkSubmission:
     def begun(self) -> bool:
         """`go` has started the job."""
         return self._driver is not None
-
-    def base(self, job: Job) -> Path:
-        return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
         """Refuse what this application can never run, every reason with setting and value.
@@ -218,9 +215,6 @@ class SparkSubmission:
             files=job_files(directory, self._files),
             source=self._source,
         )
-
-    def cancel(self) -> None:
-        """Nothing: `go` takes no time."""
 
     def close(self) -> None:
         """Release it. After `go` the job goes on; it ends with this process, whatever happens."""
