@@ -33,6 +33,10 @@ LONGEST = 128 * 1024
 """Bytes of one environment string, ``NAME=value`` and a zero byte, that Linux accepts
 (MAX_ARG_STRLEN)."""
 
+SH = "/bin/sh"
+BASH = "/bin/bash"
+"""What TonY gives commands to (``Utils.executeShell``), and every NodeManager has."""
+
 HELPERS = str(Path(__file__).with_name("helpers"))
 """Folder of the scripts helper roles run, where this package is installed."""
 
@@ -233,11 +237,6 @@ def _tensorboard_port(job: Job, member: Member) -> int | None:
     if chief and len(member.ports) > needed:
         return member.ports[needed]
     return None
-
-
-SH = "/bin/sh"
-BASH = "/bin/bash"
-"""What TonY gives commands to (``Utils.executeShell``), and every NodeManager has."""
 
 
 def argv(command: Command, shell: str = SH) -> tuple[str, ...]:
