@@ -88,7 +88,7 @@ def test_each_error_says_what_which_and_what_to_do(url: str, hdfs: Hdfs, tmp_pat
     with pytest.raises(FileNotFoundError):
         hdfs.list(f"{url}/no")
     with pytest.raises(AlreadyThere, match="exists already"):
-        hdfs.write(f"{url}/folder/file", b"y", overwrite=False)
+        hdfs.put(__file__, f"{url}/folder/file", overwrite=False)
     with pytest.raises(FileExistsError):
         hdfs.write_new(f"{url}/folder/file", b"y")
     with pytest.raises(NotEmpty, match="not empty"):

@@ -301,7 +301,7 @@ class FolderMirror:
 class LogCopies:
     """Logs of ended attempts of one container, on their way to a job directory that is elsewhere.
 
-    A helper process does it (`howdah.storage.logcopy`) while the container already does something
+    A helper process does it (`howdah.storage.outputs`) while the container already does something
     else; the agent only has to live until it is done.
     """
 

@@ -301,7 +301,7 @@ class ProgramRun:
         finally:
             for pid in self.pids:
                 self._container.watchdog.add("session", pid)
-        self._say(TaskStarted(task=start.task, attempt=start.attempt, pids=self.pids))
+        self._container.say(TaskStarted(task=start.task, attempt=start.attempt, pids=self.pids))
         if start.probe == Join.NOW.value:
             self._has_joined()
         elif start.probe == Join.NETWORK.value:
@@ -465,14 +465,11 @@ class ProgramRun:
         if not self.joined:
             self.joined = True
             self._progress.shown()
-            self._say(TaskJoined(task=self._start.task, attempt=self._start.attempt))
+            self._container.say(TaskJoined(task=self._start.task, attempt=self._start.attempt))
 
     def _log_has_grown(self) -> None:
         self._progress.shown()
         self._container.followers.grown(self._start.task, self._start.attempt)
-
-    def _say(self, message: Any) -> None:
-        self._container.say(message)
 
 
 _OUR_HOLD = (

@@ -23,8 +23,9 @@ class LeadsOutside(OSError):
     """A name that is no path below the folder; the text names it."""
 
 
-def open_beneath(folder: Path, name: str, flags: int, mode: int = PRIVATE_FILE) -> int:
-    """Open the file of that relative name below the folder; folders on the way are made, 0700.
+def open_beneath(folder: Path, name: str, flags: int) -> int:
+    """Open the file of that relative name below the folder; folders on the way are made, 0700,
+    and the file 0600.
 
     No link below the folder is followed, the last part's neither, whatever other processes do to
     the folder meanwhile. What is there and is no file is not opened: a pipe has its writers wait.
@@ -43,7 +44,7 @@ def open_beneath(folder: Path, name: str, flags: int, mode: int = PRIVATE_FILE) 
             at = below
         flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            opened = os.open(last, flags, mode, dir_fd=at)
+            opened = os.open(last, flags, PRIVATE_FILE, dir_fd=at)
         except OSError as error:
             if _is_link(at, last):
                 raise LeadsOutside(f"{name!r} is a link in {folder}; it is not followed") from None

@@ -33,13 +33,15 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def write_atomically(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
-    """Replace ``path`` by a file with that content; durable when it returns."""
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace ``path`` by a file with that content, 0600; durable when it returns."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    descriptor = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE_FILE
+    )
     try:
         with open(descriptor, "wb") as file:
-            os.fchmod(file.fileno(), mode)
+            os.fchmod(file.fileno(), PRIVATE_FILE)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

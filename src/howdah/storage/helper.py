@@ -3,8 +3,8 @@
     python -m howdah.storage.helper <work> <spec.json>
 
 ``restore``, ``publish`` and ``watch`` take a `howdah.storage.checkpoints.versions.CheckpointSpec`, ``push`` and
-``pull`` a `howdah.storage.folder_sync.FollowSpec`, ``copy-outputs`` and ``copy-log`` the specification in
-`howdah.storage.outputs` and `howdah.storage.logcopy`.
+``pull`` a `howdah.storage.folder_sync.FollowSpec`, ``copy-outputs`` and ``copy-log`` an `OutputSpec` and a
+`LogCopySpec` of `howdah.storage.outputs`.
 
 What it says comes on standard output, one JSON object a line: what came of the work (``{"version": null}`` if
 nothing was new to publish), and a `CheckpointProblem` for what a reader of the job's events should know. It exits 0;
@@ -60,9 +60,9 @@ def _do(work: str, spec: bytes) -> None:
 
             outputs.run(msgspec.json.decode(spec, type=outputs.OutputSpec), _report)
         case "copy-log":
-            from howdah.storage import logcopy
+            from howdah.storage import outputs
 
-            logcopy.copy(msgspec.json.decode(spec, type=logcopy.LogCopySpec))
+            outputs.copy_log(msgspec.json.decode(spec, type=outputs.LogCopySpec))
         case _:
             _checkpoints(work, msgspec.json.decode(spec, type=CheckpointSpec))
 

@@ -1,4 +1,5 @@
-"""Copy a task's output folders to the job's store when the task has ended.
+"""Copy a task's output folders to the job's store when the task has ended, and the log of an attempt to
+the job directory where agents cannot write it there.
 
 Agents have a helper process do it (`howdah.storage.helper`). A later attempt's files replace those of an
 earlier one, never the other way round (`howdah.storage.destinations`); other files stay.
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage import logs
 from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
@@ -24,6 +26,8 @@ _PAUSE_S = (0.25, 5.0)
 """First and longest pause before what failed is tried again."""
 _PATIENCE_S = 5.0
 """For each call to HDFS: what fails is tried again here."""
+_LOG_PATIENCE_S = 15.0
+"""The same for a log: an agent that is to go does not wait much longer."""
 
 
 class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -178,3 +182,33 @@ def run(spec: OutputSpec, report: Callable[[Copied | CheckpointProblem], None]) 
         report(copy(spec, report))
     except Outdated as error:
         report(CheckpointProblem(problem=str(error)))
+
+
+class LogCopySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A log, and where in the job directory it goes."""
+
+    log: str
+    """The log's first file, as for `howdah.storage.logs.LogWriter`."""
+    url: str
+    """The same of the copy: ``<job directory>/logs/<role>-<index>/<attempt>.log``, path or URL."""
+    job_dir: str | None = None
+    """The job directory, which is not made again if it was removed."""
+
+
+def copy_log(spec: LogCopySpec) -> None:
+    """Copy all files of the log, the first one last: with it the log is there. Copying again replaces
+    what there is: a copy that was cut short is made whole. A log's name carries the attempt's number, so
+    that no attempt's log is in another's way.
+
+    Raises:
+        OSError: it can't be read, or the copy not be written.
+    """
+    log = Path(spec.log)
+    folder, _, name = spec.url.rpartition("/")
+    put = open_destination(folder, patience_s=_LOG_PATIENCE_S, within=spec.job_dir).put
+    first, *later = logs.files(log)
+    for path in (*later, first):
+        if path == logs.index_path(log):
+            put(path, logs.index_path(Path(name)).name)
+        else:
+            put(path, name + path.name.removeprefix(log.name))

@@ -111,7 +111,7 @@ def command(
 
     def tell(trial: Trial) -> None:
         if as_json:
-            _say_json(trial)
+            echo_json(trial)
         else:
             echo(_line(trial, len(parameters)), err=True)
 
@@ -124,7 +124,7 @@ def command(
     if dry_run:
         if as_json:
             for trial in sweep.trials:
-                _say_json(trial)
+                echo_json(trial)
         else:
             echo("\n".join(_table(sweep.trials, by)))
         return 0
@@ -193,10 +193,6 @@ def _succeeded(trial: Trial) -> bool:
 def _reported(trials: Iterable[Trial]) -> list[str]:
     """Names of the values that programs reported."""
     return list(dict.fromkeys(name for trial in trials for name in trial.values))
-
-
-def _say_json(trial: Trial) -> None:
-    echo_json(trial)
 
 
 def _state(trial: Trial) -> str:

@@ -20,10 +20,7 @@ from howdah.spec.units import instance_range
 def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     """Refuse a job that the backend would not run as its file says, or whose parts are missing.
 
-    Args:
-        loaded: where the job comes from.
-        job: the same with its id put in.
-        backend: where it is to run.
+    ``job`` is the loaded one with its id put in.
 
     Returns:
         What a user should know all the same, a line each.

@@ -53,12 +53,7 @@ def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[JobFileProblem]]:
 
 
 def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[JobFileProblem], list[str]]:
-    """Write a small file to each store of the job, and remove it.
-
-    Args:
-        loaded: where the job comes from.
-        job: the same with its id put in.
-        backend: where it is to run.
+    """Write a small file to each store of the ``job``, which has its id put in, and remove it.
 
     Returns:
         The stores that can't be written, and a note on each that could not be tried from here.

@@ -56,10 +56,7 @@ class StatusChanges:
     only what changed since the version it has. With 1,000 tasks that send a heartbeat every second a
     change is some tens of kilobytes, where the document is half a megabyte.
 
-    Args:
-        source: the job.
-        clock: seconds since the epoch.
-        timer: a monotonic clock, in seconds.
+    ``clock`` is in seconds since the epoch, ``timer`` monotonic.
     """
 
     def __init__(

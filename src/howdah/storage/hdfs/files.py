@@ -143,28 +143,19 @@ class Hdfs(HdfsSession):
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def write(
-        self,
-        place: str,
-        data: bytes,
-        *,
-        permission: int = PRIVATE_FILE,
-        overwrite: bool = True,
-        parents: bool = True,
-    ) -> None:
-        """Make a file with that content. Readers see the old one or the new one, never a part.
+    def write(self, place: str, data: bytes, *, parents: bool = True) -> None:
+        """Make a file with that content, 0600. Readers see the old one or the new one, never a part.
 
         Missing folders above are made, as open as the one they are made in.
 
         Raises:
             NotFound: there is no such folder, and ``parents`` is false.
-            AlreadyThere: it exists and ``overwrite`` is false.
         """
-        options = _options(permission, parents=parents)
-        self._put(self.path(place), lambda: iter((data,)), len(data), options, overwrite, None)
+        options = _options(parents=parents)
+        self._put(self.path(place), lambda: iter((data,)), len(data), options, True, None)
 
-    def write_new(self, place: str, data: bytes, *, permission: int = PRIVATE_FILE) -> None:
-        """Make a new file with that content, without a temporary name: sooner done than `write`,
+    def write_new(self, place: str, data: bytes) -> None:
+        """Make a new file with that content, 0600, without a temporary name: sooner done than `write`,
         and while it lasts a reader sees an empty file.
 
         Raises:
@@ -173,7 +164,7 @@ class Hdfs(HdfsSession):
         path = self.path(place)
 
         def write(client: Any) -> None:
-            close(client, soon(_write_new, client, path, data, permission), path, len(data))
+            close(client, soon(_write_new, client, path, data), path, len(data))
 
         self.create_new(path, write)
 
@@ -183,7 +174,6 @@ class Hdfs(HdfsSession):
         place: str,
         progress: Callable[[int, int], None] | None = None,
         *,
-        permission: int = PRIVATE_FILE,
         overwrite: bool = True,
         parents: bool = True,
     ) -> HdfsStat:
@@ -196,7 +186,7 @@ class Hdfs(HdfsSession):
         """
         path = self.path(place)
         size = Path(local).stat().st_size
-        options = _options(permission, parents=parents)
+        options = _options(parents=parents)
         self._put(path, lambda: _chunks(Path(local), size), size, options, overwrite, progress)
         return self.stat(path)
 
@@ -377,8 +367,8 @@ def _read(client: Any, path: str, offset: int, length: int | None) -> bytes:
     return bytes(reader.read_range(offset, rest)) if rest > 0 else b""
 
 
-def _write_new(client: Any, path: str, data: bytes, permission: int) -> Any:
-    writer = opened(client.create, path, _options(permission))
+def _write_new(client: Any, path: str, data: bytes) -> Any:
+    writer = opened(client.create, path, _options())
     writer.write(data)
     return writer
 
@@ -387,7 +377,7 @@ def _look(client: Any, path: str) -> HdfsStat:
     return _stat(client.get_file_info(path), path)
 
 
-def _options(permission: int, *, parents: bool = True) -> Any:
+def _options(permission: int = PRIVATE_FILE, *, parents: bool = True) -> Any:
     from hdfs_native import WriteOptions
 
     return WriteOptions(permission=permission, overwrite=False, create_parent=parents)
