@@ -45,6 +45,8 @@ import os, re
 from pathlib import Path
 found = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"]).read_bytes()
 print(re.search(rb"alice@[A-Z.]+ at [a-z:/]+", found)[0].decode(), b"TOY_TOKEN" in found, flush=True)
+# With this one a program asks the ResourceManager, as it could under TonY.
+assert b"RM_DELEGATION_TOKEN" in found
 """
 
 
@@ -243,6 +245,7 @@ def test_a_job_trains_under_each_protection_whatever_says_who_submits(
     done = person.run()
     assert done.returncode == 0, done.stderr
     assert steps(done.stdout).count(4) == 2
+    assert ("the job can use HDFS until" in done.stderr) == (who is not keytab)
     told = person.application()
     assert (told["user"], told["finalStatus"]) == (WHO[who], "SUCCEEDED")
     url = person.job().meta().url
