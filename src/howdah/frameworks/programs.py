@@ -14,6 +14,8 @@ The agent adds what only it knows: folders of the task, the report socket, devic
 from __future__ import annotations
 
 import os
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,10 +27,17 @@ from howdah.core.plan import Plan
 from howdah.frameworks import addresses, registry, tony
 from howdah.frameworks.base import WebPage
 from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
-from howdah.spec.checks.scripts import is_single_call
 from howdah.spec.model import Command, Job, Mode
 from howdah.wire.messages import ProcessSpec
 
+_OPERATORS = re.compile(r"[;|()&]")
+_BUILT_INS = frozenset(
+    "! . : [ [[ alias bg break case cd command continue do done echo elif else esac eval exec exit "
+    "export false fc fg fi for function getopts hash if in jobs kill local printf pwd read "
+    "readonly return select set shift source test then time times trap true type ulimit umask "
+    "unalias unset until wait while { builtin declare enable let mapfile popd pushd readarray shopt "
+    "typeset".split()
+)
 LONGEST = 128 * 1024
 """Bytes of one environment string, ``NAME=value`` and a zero byte, that Linux accepts
 (MAX_ARG_STRLEN)."""
@@ -250,3 +259,22 @@ def argv(command: Command, shell: str = SH) -> tuple[str, ...]:
         return tuple(command)
     text = command.strip()
     return (shell, "-c", f"exec {text}" if is_single_call(text) else text)
+
+
+def is_single_call(text: str) -> bool:
+    """Whether ``exec`` may be put before the command without changing what it does.
+
+    Decided narrowly: one line, no operator outside quotes that starts a second command, and a
+    first word that is a program's name rather than an assignment, keyword or shell built-in.
+    """
+    if "\n" in text:
+        return False
+    quoted_away = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "q", text)
+    without_duplication = re.sub(r"\d*>&(\d+|-)", "", quoted_away)
+    if _OPERATORS.search(without_duplication):
+        return False
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an unbalanced quote: the shell will say so in its own words
+        return False
+    return bool(words) and "=" not in words[0] and words[0] not in _BUILT_INS

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from howdah.backends import support
-from howdah.client.submission import stores
+from howdah.client.submission import scripts, stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
-from howdah.spec.checks import scripts
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
 from howdah.spec.problems import JobFileError, JobFileProblem, dotted

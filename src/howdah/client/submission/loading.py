@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from howdah.client.submission import scripts
 from howdah.frameworks import planning, registry
 from howdah.frameworks.base import Problem
 from howdah.spec import load
-from howdah.spec.checks import scripts
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, NotYours

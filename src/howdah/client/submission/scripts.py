@@ -9,18 +9,11 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from howdah.frameworks.programs import is_single_call
 from howdah.spec.checks.paths import near_name
 from howdah.spec.model import Command, Job
 from howdah.spec.problems import dotted, printable, shown
 
-_OPERATORS = re.compile(r"[;|()&]")
-_BUILT_INS = frozenset(
-    "! . : [ [[ alias bg break case cd command continue do done echo elif else esac eval exec exit "
-    "export false fc fg fi for function getopts hash if in jobs kill local printf pwd read "
-    "readonly return select set shift source test then time times trap true type ulimit umask "
-    "unalias unset until wait while { builtin declare enable let mapfile popd pushd readarray shopt "
-    "typeset".split()
-)
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(ba|da|k|z)?sh")
 _ELSEWHERE = re.compile(r"-s?|-[A-Za-z]*[cm]")
@@ -28,25 +21,6 @@ _ELSEWHERE = re.compile(r"-s?|-[A-Za-z]*[cm]")
 _EXPANDED = re.compile(r"[$`*?\[{~<>]")
 """In a word: the shell, or the cluster, may make something else of it."""
 _SCRIPTS = (".py", ".sh", ".bash")
-
-
-def is_single_call(text: str) -> bool:
-    """Whether a shell command line is the call of one program, which ``exec`` may be put before.
-
-    Decided narrowly: one line, no operator outside quotes that starts a second command, and a
-    first word that is a program's name rather than an assignment, keyword or shell built-in.
-    """
-    if "\n" in text:
-        return False
-    quoted_away = re.sub(r"\\.|'[^']*'|\"(?:\\.|[^\"\\])*\"", "q", text)
-    without_duplication = re.sub(r"\d*>&(\d+|-)", "", quoted_away)
-    if _OPERATORS.search(without_duplication):
-        return False
-    try:
-        words = shlex.split(text)
-    except ValueError:  # an unbalanced quote: the shell will say so in its own words
-        return False
-    return bool(words) and "=" not in words[0] and words[0] not in _BUILT_INS
 
 
 def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[str, str]]:
