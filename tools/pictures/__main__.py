@@ -32,7 +32,7 @@ from tools.pictures.terminal import Recorder, draw  # noqa: E402
 IMAGES = ROOT / "docs/images"
 LARGEST = 100_000
 """Bytes of a picture."""
-WAIT_S = 120.0
+WAIT_S = 400.0
 HOWDAH = (sys.executable, "-m", "howdah")
 TRAIN = Path(__file__).with_name("train.py")
 JOB = """\
@@ -78,7 +78,7 @@ def until(condition, what: str):
     while time.monotonic() < deadline:
         if found := condition():
             return found
-        time.sleep(0.2)
+        time.sleep(2)
     sys.exit(f"pictures: did not happen within {WAIT_S:g} s: {what}")
 
 
