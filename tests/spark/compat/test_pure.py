@@ -322,6 +322,7 @@ def test_the_cluster_spec_is_in_the_order_of_the_numbers() -> None:
     assert TFSparkNode.cluster_spec(nodes) == {"ps": ["h:1000"], "worker": ["h:1001", "h:1002"]}
     with pytest.raises(ValueError, match="Duplicate"):
         TFSparkNode.cluster_spec([*nodes, nodes[0]])
+    assert TFSparkNode._get_cluster_spec(nodes) == TFSparkNode.cluster_spec(nodes)
 
 
 def test_a_context_counts_those_that_train() -> None:
@@ -334,6 +335,33 @@ def test_deprecated_functions_say_so_in_the_known_words() -> None:
         TFNode.next_batch(None, 1)
     with pytest.raises(Exception, match="DEPRECATED: Use higher-level APIs"):
         TFSparkNode.TFNodeContext().start_cluster_server()
+
+
+@pytest.mark.parametrize(
+    ("make", "instead"),
+    [
+        (lambda: TFSparkNode.run(print, [], {}, False, None, [], True), "TFCluster.run"),
+        (lambda: TFSparkNode.train([], {}), "cluster.train"),
+        (lambda: TFSparkNode.inference([], 600, "input"), "cluster.inference"),
+        (lambda: TFSparkNode.shutdown([]), "cluster.shutdown"),
+    ],
+)
+def test_tasks_of_theirs_that_do_not_run_here_name_what_does(make: Any, instead: str) -> None:
+    with pytest.raises(NotImplementedError, match=instead):
+        make()
+
+
+def test_an_error_of_the_functions_is_in_the_status_too() -> None:
+    def fail(timeout_s: float | None) -> None:
+        raise RuntimeError("FAKE exception after feeding")
+
+    cluster = TFCluster.TFCluster()
+    cluster.howdah = SimpleNamespace(results=fail, stop=lambda reason: None)  # type: ignore[assignment]
+    TFCluster.tf_status.clear()
+    with pytest.raises(RuntimeError, match="FAKE"):
+        cluster.shutdown()
+    assert TFCluster.tf_status == {"error": "FAKE exception after feeding"}
+    TFCluster.tf_status.clear()
 
 
 @pytest.mark.parametrize(

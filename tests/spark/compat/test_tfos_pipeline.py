@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from howdah.compat.tensorflowonspark import TFCluster
-from howdah.compat.tensorflowonspark.pipeline import TFEstimator, TFModel, yield_batch
+from howdah.compat.tensorflowonspark.pipeline import (
+    TFEstimator,
+    TFModel,
+    get_meta_graph_def,
+    yield_batch,
+)
 
 WEIGHTS = (3.14, 1.618)
 
@@ -60,7 +65,9 @@ def fitted(lines: Any, tmp_path_factory: pytest.TempPathFactory) -> TFModel:
     return model
 
 
-@pytest.mark.tfos("pipeline: fit, export, transform of a linear regression")
+@pytest.mark.tfos(
+    "pipeline: fit, export, transform of a linear regression", "pipeline: graphs by their tags"
+)
 def test_a_line_is_fitted_exported_and_applied(fitted: TFModel, lines: Any) -> None:
     assert isinstance(fitted, TFModel) and fitted.args.note == "kept"
     scored = fitted.setSignatureDefKey("serving_default").setTagSet("serve").transform(lines)
@@ -70,6 +77,10 @@ def test_a_line_is_fitted_exported_and_applied(fitted: TFModel, lines: Any) -> N
     assert found == pytest.approx(expected, abs=1e-4)
     with pytest.raises(ValueError, match="export_dir or model_dir"):
         TFModel({}).transform(lines)
+    graph = get_meta_graph_def(fitted.getExportDir(), "serve")
+    assert "serving_default" in graph.signature_def
+    with pytest.raises(RuntimeError, match="tag-set train could not be found .*serve"):
+        get_meta_graph_def(fitted.getExportDir(), "train")
 
 
 @pytest.mark.tfos(

@@ -84,6 +84,7 @@ NAMES = {
     "util: single_node_env, get_ip_address, find_in_path": "util.*",
     "TFManager: queues and values": "TFManager.start, connect",
     "pipeline: every parameter has a setter and a getter": "Has*",
+    "pipeline: graphs by their tags": "pipeline.get_meta_graph_def",
     "pipeline: TFRecords as the way in": "setInputMode(InputMode.TENSORFLOW), setTFRecordDir",
     "pipeline: a model in a PipelineModel on disk": "(not there)",
     "pipeline: CrossValidator": "(not there)",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ logger: logging.Logger = logging.getLogger(__name__)
 POLL_S = 0.2
 TENSORBOARD_S = 60.0
 """TensorBoard takes seconds to start, tens of them where it finds TensorFlow."""
+tf_status: dict[str, str] = {}
+"""``error``: why the last cluster's functions, or feeding them, failed; not there while nothing did."""
 EPOCHS = 10
 """What ``num_epochs=0`` means."""
 
@@ -111,7 +114,8 @@ class TFCluster:
             self._await_stream(ssc, deadline)
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         try:
-            self.howdah.results(timeout_s=left)
+            with _noted():
+                self.howdah.results(timeout_s=left)
         except TimeoutError:
             self.howdah.stop(f"not done {timeout:g} s after shutdown")
             raise
@@ -136,7 +140,8 @@ class TFCluster:
             raise AssertionError(f"Unknown queue: {qname}")
 
     def _feed(self, data: Any, epochs: int, timeout_s: float, qname: str) -> None:
-        report = feeding.train(self.howdah, data, epochs, timeout_s, qname)
+        with _noted():
+            report = feeding.train(self.howdah, data, epochs, timeout_s, qname)
         if report.stopped:
             self.server.done = True
 
@@ -159,6 +164,16 @@ class TFCluster:
             if self.server.done or enough or late:
                 ssc.stop(stopSparkContext=False, stopGraceFully=True)
                 return
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """An error is in `tf_status` too."""
+    try:
+        yield
+    except Exception as error:
+        tf_status["error"] = str(error)
+        raise
 
 
 class _Stopping:
@@ -247,6 +262,7 @@ def run(
         release_port=release_port,
         fed=fed,
     )
+    tf_status.clear()
     cluster = TFCluster()
     cluster.howdah = Cluster.start(
         sc,

@@ -126,6 +126,47 @@ def cluster_spec(cluster_info: Sequence[Mapping[str, Any]]) -> dict[str, list[st
     return spec
 
 
+_get_cluster_spec = cluster_spec
+"""TensorFlowOnSpark's name of it."""
+
+
+def run(
+    fn: Any,
+    tf_args: Any,
+    cluster_meta: Any,
+    tensorboard: bool,
+    log_dir: str | None,
+    queues: Any,
+    background: bool,
+) -> Any:
+    """A node's Spark task. Raises: no such task runs here; see `TFCluster.run`."""
+    raise _no_task("run", "TFCluster.run(sc, map_fun, tf_args, num_executors, num_ps)")
+
+
+def train(
+    cluster_info: Any, cluster_meta: Any, feed_timeout: float = 600, qname: str = "input"
+) -> Any:
+    """A task that feeds. Raises: no such task runs here; see `TFCluster.TFCluster.train`."""
+    raise _no_task("train", "cluster.train(dataRDD)")
+
+
+def inference(cluster_info: Any, feed_timeout: float = 600, qname: str = "input") -> Any:
+    """A task that is answered. Raises: no such task runs here; see `TFCluster.TFCluster.inference`."""
+    raise _no_task("inference", "cluster.inference(dataRDD)")
+
+
+def shutdown(cluster_info: Any, grace_secs: float = 0, queues: Any = ("input",)) -> Any:
+    """A task that ends a node. Raises: no such task runs here; see `TFCluster.TFCluster.shutdown`."""
+    raise _no_task("shutdown", "cluster.shutdown()")
+
+
+def _no_task(name: str, instead: str) -> NotImplementedError:
+    return NotImplementedError(
+        f"TFSparkNode.{name} makes a Spark task that looks for TensorFlowOnSpark's own manager process, "
+        f"which Howdah does not have. Use {instead}"
+    )
+
+
 def use_gpus(tf_args: Any, ctx: TFNodeContext) -> list[str]:
     """Set ``CUDA_VISIBLE_DEVICES`` for this node; ``tf_args.num_gpus`` says how many, if it is there.
 

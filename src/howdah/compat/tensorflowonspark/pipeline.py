@@ -9,6 +9,7 @@ import copy
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 from pyspark.ml import Estimator, Model
@@ -288,6 +289,28 @@ def _export(context: Any, export_fn: Any, given: Any) -> None:
         export_fn(given)
 
     context.parallelize([1], 1).foreachPartition(export)
+
+
+def get_meta_graph_def(saved_model_dir: str, tag_set: str) -> Any:
+    """The ``MetaGraphDef`` of a saved model that has these tags, separated by commas.
+
+    Raises:
+        OSError: there is no ``saved_model.pb``.
+        RuntimeError: none has them.
+    """
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    found = saved_model_pb2.SavedModel()
+    found.ParseFromString(Path(saved_model_dir, "saved_model.pb").read_bytes())
+    tags = {tag.strip() for tag in tag_set.split(",")}
+    known = [sorted(each.meta_info_def.tags) for each in found.meta_graphs]
+    for each in found.meta_graphs:
+        if set(each.meta_info_def.tags) == tags:
+            return each
+    raise RuntimeError(
+        f"MetaGraphDef associated with tag-set {tag_set} could not be found in {saved_model_dir}; it has "
+        f"{known}"
+    )
 
 
 def single_node_env(args: Any) -> None:
