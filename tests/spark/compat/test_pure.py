@@ -325,6 +325,39 @@ def test_the_cluster_spec_is_in_the_order_of_the_numbers() -> None:
     assert TFSparkNode._get_cluster_spec(nodes) == TFSparkNode.cluster_spec(nodes)
 
 
+@pytest.mark.parametrize(
+    ("default_fs", "expected"),
+    [("hdfs://nn:8020", "mine.jar:/jars/a.jar:/jars/b.jar"), ("file://", "mine.jar")],
+)
+def test_programs_find_the_classes_of_hadoop_where_it_is_at_hand(
+    default_fs: str,
+    expected: str,
+    installed: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = tmp_path / "bin" / "hadoop"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\n[ "$*" = "classpath --glob" ] && echo /jars/a.jar:/jars/b.jar\n')
+    program.chmod(0o755)
+    for name in ("HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "LD_LIBRARY_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HADOOP_PREFIX", str(tmp_path))
+    monkeypatch.setenv("CLASSPATH", "mine.jar")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "environ", os.environ.copy())
+        node = running.NodeCall(
+            call=running.pickled(lambda args, ctx: os.environ["CLASSPATH"], {"num_gpus": 0}),
+            template={"worker": [0]},
+            default_fs=default_fs,
+            working_dir="/",
+            user="u",
+            fed=False,
+        )
+        me = SimpleNamespace(role="worker", index=0, rank=0, cluster={"worker": ["h:1"]})
+        assert running.run_node(node, me) == expected
+
+
 def test_a_context_counts_those_that_train() -> None:
     spec = {"ps": ["a"], "chief": ["b"], "worker": ["c", "d"], "evaluator": ["e"]}
     assert TFSparkNode.TFNodeContext(cluster_spec=spec).num_workers == 3
