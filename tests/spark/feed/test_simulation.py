@@ -9,7 +9,7 @@ from tests.spark.feed.simulation.hunt import hunt
 from tests.spark.feed.simulation.mutants import MUTANTS
 from tests.spark.feed.simulation.schedule import left_early
 
-SCHEDULES = 5_000
+SCHEDULES = 6_000
 FIRST_SEEDS = {
     "an epoch without rows is over before it begins": 18_110,
     "what a broken connection lost is not sent again": 460,
