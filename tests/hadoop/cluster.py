@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,12 @@ class Cluster:
         folder: Path,
         options: Options = Options(),  # noqa: B008
         hosts: Hosts | None = None,
+        node_env: Mapping[str, str] = {},
     ) -> Cluster:
         """Write a new cluster's configuration and data folders; nothing runs yet.
 
         On ``hosts`` of its own (``head``, ``node1``, … and ``client``) it is in their folder.
+        ``node_env``: more environment of NodeManagers and of containers.
 
         Raises ClusterError if Hadoop cannot be fetched.
         """
@@ -75,6 +77,7 @@ class Cluster:
                 ports.has_address(f"127.0.0.{11 + i}") for i in range(options.node_managers)
             ),
             hosts={} if hosts is None else {host.name: host.pid for host in hosts},
+            node_env=dict(node_env),
         )
         if options.kerberos:
             Kdc(site.realm_dir).create(site.kdc_port)

@@ -448,6 +448,7 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         f"{_NM}.localizer.fetch.thread-count": "4",
         f"{_NM}.container-manager.thread-count": "8",
         f"{_NM}.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,{MARKER}={site.folder}"
+        + "".join(f",{name}={value}" for name, value in site.node_env.items())
         + (security.container_env(site) if site.options.kerberos else ""),
         # A restarted NodeManager finds its containers again, however it ended.
         f"{_NM}.recovery.enabled": "true",

@@ -126,6 +126,8 @@ def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
             own = artifacts.kms(site.options.version)
         case Kind.ROUTER:
             own = artifacts.router()
+        case Kind.NODE_MANAGER:
+            return {**env, **site.node_env}
         case _:
             return env
     return {**env, "CLASSPATH": ":".join([*map(str, own), env["CLASSPATH"]])}

@@ -84,6 +84,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     hosts: dict[str, int] = {}
     """Hosts apart (`tests.hosts`) and the first process of each: ``head``, ``node1``, … and
     ``client``. None: all on this machine."""
+    node_env: dict[str, str] = {}
+    """More environment of NodeManagers and of containers."""
 
     @property
     def folder(self) -> Path:

@@ -52,14 +52,18 @@ class OnHosts(NamedTuple):
 
 
 @contextlib.contextmanager
-def hadoop_over_hosts(*, two_networks: bool = False) -> Iterator[OnHosts]:
-    """HDFS and the ResourceManager on one host, three NodeManagers and the client on others."""
+def hadoop_over_hosts(*, two_networks: bool = False, own_clocks: bool = False) -> Iterator[OnHosts]:
+    """HDFS and the ResourceManager on one host, three NodeManagers and the client on others.
+
+    With ``own_clocks`` the nodes' clocks can be set.
+    """
     nodes = [f"node{i + 1}" for i in range(NODES)]
     hidden = dict.fromkeys(nodes, python_folders())
     names = ["head", *nodes, "client"]
     with Hosts(folder(), names, hidden=hidden, two_networks=two_networks) as hosts:
         options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE)
-        cluster = Cluster.create(hosts.folder, options, hosts)
+        node_env = hosts.with_own_clock() if own_clocks else {}
+        cluster = Cluster.create(hosts.folder, options, hosts, node_env)
         try:
             cluster.up()
             yield OnHosts(cluster, hosts)

@@ -1,7 +1,7 @@
 """A program whose ranks need each other at every step, and what its ledger proves afterwards; jobs of it.
 
-Each rank writes a line for each step to a file that the test sees; the clock is the machine's, so the
-times of different hosts compare.
+Each rank writes a line for each step to a file that the test sees; the monotonic clock is the machine's,
+so the times of different hosts compare.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONG_S = 240.0
 """YARN gives a silent node up after 10 s and a master after 30 s, and an agent itself after 105 s."""
 
 PROGRAM = r'''
-"""Counts. Rank 0 waits for all others at every step, as an all-reduce would, and saves every tenth."""
+"""Counts. Rank 0 waits for all others at every step, as an all-reduce would, and saves once a second or so."""
 import json, os, socket, sys, threading, time
 from pathlib import Path
 
@@ -36,7 +36,7 @@ who = f"{os.environ['HOWDAH_GENERATION']} {os.environ['HOWDAH_ATTEMPT']} {socket
 
 def note(what, step):
     with ledger.joinpath(f"rank-{rank}").open("a") as file:
-        file.write(f"{time.monotonic():.6f} {what} {step} {who}\n")
+        file.write(f"{time.monotonic():.6f} {what} {step} {who} {time.time():.3f}\n")
 
 def live():
     while True:
@@ -63,6 +63,7 @@ else:
     chief.settimeout(None)  # as NCCL: who waits for a peer waits for ever
 goal = Path(os.environ["GOAL"])
 bulk = int(os.environ["BULK"])
+every = 10 if bulk else 20
 on = True
 while on:
     step += 1
@@ -73,14 +74,14 @@ while on:
             assert peer.recv(1) == b".", "a peer is gone"
         for peer in peers:
             peer.sendall(b"+" if on else b"-")
-        if step % 10 == 0:
+        if step % every == 0:
             saved.joinpath(f"{step}.tmp").write_text(str(step).ljust(bulk))
             saved.joinpath(f"{step}.tmp").rename(saved / str(step))
             note("saved", step)
-            if bulk:
-                saved.joinpath(str(step - 30)).unlink(missing_ok=True)
-                if step <= 200:  # a log of a size that does not depend on how long this takes
-                    print("saved", "." * bulk, flush=True)
+            # Each version has all files: with ever more of them none would be saved before the next comes.
+            saved.joinpath(str(step - 3 * every)).unlink(missing_ok=True)
+            if bulk and step <= 200:  # a log of a size that does not depend on how long this takes
+                print("saved", "." * bulk, flush=True)
     else:
         chief.sendall(b".")
         answer = chief.recv(1)
@@ -103,6 +104,8 @@ class Line(NamedTuple):
     generation: int
     attempt: int
     host: str
+    wall: float
+    """Seconds of the host's wall clock."""
 
 
 class Ledger:
@@ -119,8 +122,9 @@ class Ledger:
         found: list[Line] = []
         # The last one may be half written.
         for line in text.rpartition("\n")[0].splitlines():
-            at, what, step, generation, attempt, host = line.split()
-            found.append(Line(float(at), what, int(step), int(generation), int(attempt), host))
+            at, what, step, generation, attempt, host, wall = line.split()
+            where = int(generation), int(attempt), host
+            found.append(Line(float(at), what, int(step), *where, float(wall)))
         return found
 
     def last(self, rank: int) -> int:
