@@ -106,7 +106,7 @@ def submission(name: str) -> Submission:
     def make(factory: object) -> Submission:
         own = getattr(factory, "submission", None)
         return (
-            _load("howdah.backends.local.submission_start:begin_unchecked")()
+            _load("howdah.backends.local.submission_start:begin")(checks=False)
             if own is None
             else own()
         )

@@ -13,7 +13,6 @@ import functools
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Self, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -84,12 +83,7 @@ class RpcClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -8,7 +8,6 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self, TypeVar
 
 from google.protobuf.message import Message
@@ -49,12 +48,7 @@ class Service:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

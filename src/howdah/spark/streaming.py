@@ -11,7 +11,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,9 +20,6 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.messages import Align
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
-
-if TYPE_CHECKING:
-    from howdah.spark.cluster import Cluster
 
 LOOK_S = 0.5
 """Between two looks at whether the programs are well while no rows come."""
@@ -271,7 +268,7 @@ def start(
 
 
 def feed_dstream(
-    cluster: Cluster,
+    cluster: Any,
     stream: Any,
     *,
     feed: str = "train",
@@ -286,7 +283,7 @@ def feed_dstream(
     and ``on_end`` is called, from Spark's thread: the context must be stopped from another one.
 
     Args:
-        cluster: with ``mode="feed"``.
+        cluster: a `howdah.spark.Cluster` with ``mode="feed"``.
         stream: a `pyspark.streaming.DStream`.
         feed: name of the feed.
         epochs: how often each RDD is handed out.

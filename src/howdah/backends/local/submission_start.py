@@ -14,18 +14,12 @@ if TYPE_CHECKING:
     from howdah.backends.local.submit import LocalSubmission
 
 
-def begin() -> LocalSubmission:
-    """The submission of one job to this machine."""
-    return _begin(checks=True)
+def begin(checks: bool = True) -> LocalSubmission:
+    """The submission of one job to this machine.
 
-
-def begin_unchecked() -> LocalSubmission:
-    """For another package's backend, whose coordinator runs on this machine and whose containers
-    do not: what this machine has does not matter."""
-    return _begin(checks=False)
-
-
-def _begin(checks: bool) -> LocalSubmission:
+    Without ``checks`` what this machine has does not matter: for another package's backend, whose
+    coordinator runs on this machine and whose containers do not.
+    """
     spawned = Spawned()
     from howdah.backends.local.submit import LocalSubmission, NodeStarter
 

@@ -64,21 +64,9 @@ class Token:
             service=self.service,
         )
 
-    def to_url_text(self) -> str:
-        """As ``Token.encodeToUrlString`` has it, for WebHDFS and libraries that take it."""
-        data = b"".join(
-            (
-                _sized(self.identifier),
-                _sized(self.password),
-                _sized(self.kind.encode()),
-                _sized(self.service.encode()),
-            )
-        )
-        return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
-
     @classmethod
     def from_url_text(cls, text: str) -> Token:
-        """The reverse of `to_url_text`.
+        """From what ``Token.encodeToUrlString`` makes, as Hadoop's web services hand tokens out.
 
         Raises:
             CredentialsError: the text is something else.

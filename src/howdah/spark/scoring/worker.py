@@ -22,7 +22,8 @@ from howdah.spark.errors import ScoringError
 from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
 from howdah.spark.scoring.files import ModelFiles, at_hand
-from howdah.spark.scoring.predictors import Batch, Loaded, Predictor, Tensor, named
+from howdah.spark.scoring.predictors import Loaded, Predictor, named
+from howdah.spark.scoring.signature import Batch, Tensor
 from howdah.spark.scoring.tensors import plain, side_by_side
 
 KEPT_MODELS = 2
