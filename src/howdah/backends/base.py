@@ -294,7 +294,8 @@ class Submission(Protocol):
 
 
 class Site(Protocol):
-    """A submitted job as a client finds it."""
+    """A submitted job as a client finds it. What is kept elsewhere than in its directory on this
+    machine is nothing by default."""
 
     at_hand: bool
     """Answers come from files of this machine, at once. Where not, calls wait for a network: they
@@ -313,19 +314,16 @@ class Site(Protocol):
 
     def waiting(self) -> str:
         """Why it waits, in words (queue full, no node with that label, …); empty if it does not."""
-        ...
+        return ""
 
     def bring_story(self) -> None:
         """Bring the journal and the stacks, as they are now, into the local directory."""
-        ...
 
     def bring_metrics(self) -> None:
         """Bring the measurements, as they are now, into the local directory."""
-        ...
 
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
-        ...
 
     def has_remote_summaries(self) -> bool:
         """Whether summaries of TensorBoard in the job's directory are kept elsewhere.
@@ -333,7 +331,7 @@ class Site(Protocol):
         Raises:
             BackendError: that cannot be found out now.
         """
-        ...
+        return False
 
     def bring_summaries(self, folder: Path, most: int) -> int:
         """Copy them into that folder if they have no more than ``most`` bytes; returns how many they have.
@@ -342,7 +340,7 @@ class Site(Protocol):
             BackendError: they cannot be read.
             OSError: they cannot be written.
         """
-        ...
+        return 0
 
     def size_elsewhere(self) -> int:
         """Bytes of what is kept elsewhere of the job's directory.
@@ -350,7 +348,7 @@ class Site(Protocol):
         Raises:
             BackendError: they cannot be counted.
         """
-        ...
+        return 0
 
     def remove_elsewhere(self) -> int:
         """Remove what is kept elsewhere of a job that has ended; bytes freed.
@@ -358,7 +356,7 @@ class Site(Protocol):
         Raises:
             BackendError: something of it is left.
         """
-        ...
+        return 0
 
     def lost(self) -> Lost:
         """What may have become of a job that nobody runs, and what to do."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 
 from howdah.backends import submitter_liveness
-from howdah.core.messages import Task
+from howdah.backends.base import Site
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -16,7 +14,7 @@ SUBMITTING_S = 60.0
 """A submission that takes longer has failed."""
 
 
-class LocalDirectorySite:
+class LocalDirectorySite(Site):
     """What is the same whoever runs such a job."""
 
     at_hand = True
@@ -29,34 +27,6 @@ class LocalDirectorySite:
 
     def final(self) -> JobView | None:
         return self._directory.final()
-
-    def waiting(self) -> str:
-        return ""
-
-    def bring_story(self) -> None:
-        """Nothing: it is there."""
-
-    def bring_metrics(self) -> None:
-        """Nothing: they are there."""
-
-    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
-        """Nothing: they are there, or are being brought by the job itself."""
-
-    def has_remote_summaries(self) -> bool:
-        """None are elsewhere."""
-        return False
-
-    def bring_summaries(self, folder: Path, most: int) -> int:
-        """Nothing: none are elsewhere."""
-        return 0
-
-    def size_elsewhere(self) -> int:
-        """Nothing is."""
-        return 0
-
-    def remove_elsewhere(self) -> int:
-        """Nothing is."""
-        return 0
 
     def _late(self) -> bool:
         """Whether a submission that has shown nothing yet has failed."""
