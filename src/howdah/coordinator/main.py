@@ -28,15 +28,13 @@ from howdah.agent.host.processes import name_process
 from howdah.backends import registry
 from howdah.backends.base import Backend
 from howdah.coordinator.service import Coordinator, Superseded, tidy
-from howdah.core.state import JobPhase, Outcome
 from howdah.storage import coordinator_ends
 from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.errors import in_words, is_transient
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import Fenced, JournalError
-from howdah.storage.layout import JobMeta
 from howdah.wire import descriptors
-from howdah.wire.status import EXIT_CODES, JobView
+from howdah.wire.status import JobView
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -135,8 +133,9 @@ async def _live(directory: JobDirectory) -> int:
         if backend is None and meta.url is not None:
             raise  # the cluster can be told by nothing but how this process ends
         log.exception("the job cannot be begun")
-        final = _impossible(directory, meta, error)
-        directory.write_final(final)
+        final = directory.fail(
+            f"the coordinator cannot begin: {error}", f"See {directory.logs / LOG_FILE}."
+        )
         if backend is not None:
             await _finished(backend, final)
         return 0
@@ -164,26 +163,6 @@ async def _run(coordinator: Coordinator) -> int:
     except asyncio.CancelledError:
         return TERMINATED
     return 0
-
-
-def _impossible(directory: JobDirectory, meta: JobMeta, error: Exception) -> JobView:
-    """The end of a job that no coordinator can even begin."""
-    job = directory.job()
-    return JobView(
-        job_id=meta.job_id,
-        name=job.name,
-        framework=job.framework,
-        user=meta.user,
-        backend=meta.backend,
-        phase=JobPhase.FINISHED.value,
-        outcome=Outcome.FAILED.value,
-        exit_code=EXIT_CODES[Outcome.FAILED],
-        reason=f"the coordinator cannot begin: {error}",
-        advice=f"See {directory.logs / LOG_FILE}.",
-        submitted=meta.submitted,
-        finished=time.time(),
-        directory=str(directory.path),
-    )
 
 
 def _log_to(path: Path) -> None:

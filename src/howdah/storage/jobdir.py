@@ -17,12 +17,13 @@ from typing import TypeVar
 import msgspec
 
 from howdah.core.messages import Task
+from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Checkpoint, Job
 from howdah.storage import layout, legacy_names, ownership
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.decoders import document_decoder
-from howdah.wire.status import JobView
+from howdah.wire.status import EXIT_CODES, JobView
 
 T = TypeVar("T")
 
@@ -280,6 +281,27 @@ class JobDirectory:
 
     def write_final(self, view: JobView) -> None:
         self._write(layout.FINAL, view)
+
+    def fail(self, reason: str, advice: str = "") -> JobView:
+        """Write the end of a job that has no coordinator to write it: it failed."""
+        job, meta = self.job(), self.meta()
+        view = JobView(
+            job_id=meta.job_id,
+            name=job.name,
+            framework=job.framework,
+            user=meta.user,
+            backend=meta.backend,
+            phase=JobPhase.FINISHED.value,
+            outcome=Outcome.FAILED.value,
+            exit_code=EXIT_CODES[Outcome.FAILED],
+            reason=reason,
+            advice=advice,
+            submitted=meta.submitted,
+            finished=time.time(),
+            directory=str(self.path),
+        )
+        self.write_final(view)
+        return view
 
     def _write(self, name: str, document: msgspec.Struct) -> None:
         write_atomically(

@@ -17,14 +17,12 @@ from howdah.backends.base import BackendError, Step
 from howdah.client.errors import Refused
 from howdah.client.submission import checks, stores
 from howdah.client.submission.begin import begin, default_backend
-from howdah.core.state import JobPhase, Outcome
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
-from howdah.wire.status import EXIT_CODES, JobView
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -93,7 +91,7 @@ def submit(
             authority.create(directory.job_id, directory.secrets)
             submission.go(directory, progress)
         except BackendError as error:
-            directory.write_final(_refused(directory, job.framework, meta, str(error)))
+            directory.fail(f"the {backend} backend did not take the job: {error}")
             raise
         except BaseException:
             shutil.rmtree(directory.path, ignore_errors=True)
@@ -120,20 +118,3 @@ def _unused(base: Path, name: str) -> JobDirectory:
     while os.path.exists((directory := JobDirectory(base / new_job_id(name))).path):
         pass
     return directory
-
-
-def _refused(directory: JobDirectory, framework: str, meta: JobMeta, reason: str) -> JobView:
-    return JobView(
-        job_id=directory.job_id,
-        name=directory.job().name,
-        framework=framework,
-        user=meta.user,
-        backend=meta.backend,
-        phase=JobPhase.FINISHED.value,
-        outcome=Outcome.FAILED.value,
-        exit_code=EXIT_CODES[Outcome.FAILED],
-        reason=f"the {meta.backend} backend did not take the job: {reason}",
-        submitted=meta.submitted,
-        finished=time.time(),
-        directory=str(directory.path),
-    )

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-from howdah.core.state import JobPhase, Outcome
 from howdah.storage.jobdir import JobDirectory
-from howdah.wire.status import JobView
 
 ADVICE = (
     "Nothing was wrong with your programs: read the end of logs/coordinator.log in the job "
@@ -22,21 +19,5 @@ def write_lost(job_dir: Path, reason: str) -> None:
         Exception: the job directory cannot be read or written.
     """
     directory = JobDirectory(job_dir)
-    job, meta = directory.job(), directory.meta()
-    view = JobView(
-        job_id=directory.job_id,
-        name=job.name,
-        framework=job.framework,
-        user=meta.user,
-        backend=meta.backend,
-        phase=JobPhase.FINISHED.value,
-        outcome=Outcome.FAILED.value,
-        exit_code=1,
-        reason=reason,
-        advice=ADVICE,
-        submitted=meta.submitted,
-        finished=time.time(),
-        directory=str(job_dir),
-    )
-    directory.write_final(view)
+    directory.fail(reason, ADVICE)
     directory.remove_coordinator()
