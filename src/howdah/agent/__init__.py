@@ -3,7 +3,7 @@
 It imports msgspec and the standard library only. Start with `main`, `agent` and `attempt`.
 
 - the coordinator: `connection` (and the lease), `container`
-- programs: `run`, `programs`, `ports`, `workfolder`; their end: `outcome`, `defects`
+- programs: `run`, `programs`, `ports`, `workfolder`; their end: `outcome`
 - what is seen of them: `forwarder` (logs), `monitoring` (a package: use, progress, stacks, peers)
 - processes and sockets of this machine: `host` (a package)
 - files: `checkpoints`, `copies`
