@@ -28,7 +28,10 @@ pytestmark = pytest.mark.timeout(240)
 
 ENV = {"HOWDAH_SITE": "", "SET": "4", "EMPTY": "", "ODD": "${job.id} $${ \udc80"}
 SOON = timedelta(seconds=20)
-RULES: dict[str, Any] = {"frameworks": registry.names(), "further": planning.problems}
+RULES: dict[str, Any] = {
+    "frameworks": registry.names(),
+    "further": lambda job, _: planning.problems(job),
+}
 
 fuzz = settings(max_examples=200, deadline=SOON, suppress_health_check=list(HealthCheck))
 
