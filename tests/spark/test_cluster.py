@@ -819,12 +819,21 @@ def test_the_programs_and_the_command_of_the_guide_to_scoring_run(
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)  # PyTorch is imported in five processes
 def test_the_programs_of_the_guide_from_torchdistributor_and_horovod_run(spark: Any) -> None:
     guide = "from-torchdistributor.md"
     names: dict[str, Any] = {"__name__": "__main__", "spark": spark}
     exec(shown(guide, "def train"), names)
+    theirs = with_changes(
+        shown(guide, "import TorchDistributor"),
+        (
+            "TorchDistributor(num_processes=2, local_mode=False",
+            "theirs = TorchDistributor(num_processes=1, local_mode=True",
+        ),
+    )
+    exec(theirs, names)
     exec(with_changes(shown(guide, "from howdah.spark import run"), ("rs=2", "rs=1")), names)
-    assert names["value"] == 0.0
+    assert names["value"] == names["theirs"] == 0.0
 
     names["train"] = lambda rate: (rate, os.environ["HOROVOD_RANK"])
     exec(with_changes(shown(guide, "Cluster.start"), ("workers=2", "workers=1")), names)
