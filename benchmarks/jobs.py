@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from howdah.backends.local import submit as local
+from howdah.backends.local.submit import node_alive
 from howdah.core.messages import AnyEvent
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory, list_jobs, user_name
@@ -115,7 +115,7 @@ class Place:
     def gone(self, directory: JobDirectory) -> JobView:
         """Wait for the job's end and for its processes'."""
         view = until(directory.final, f"the end of {directory.job_id}")
-        local.wait_gone(directory.path, LIMIT_S)
+        until(lambda: not node_alive(directory.path), f"the end of {directory.job_id}'s processes")
         return view
 
     def close(self) -> None:
