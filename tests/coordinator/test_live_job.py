@@ -116,6 +116,31 @@ async def test_the_page_is_served_once_the_programs_run(tmp_path: Path) -> None:
         await job.finished()
 
 
+@in_loop
+async def test_a_page_alone_is_told_last_lines(tmp_path: Path) -> None:
+    """No command is attached, and no log is open."""
+    async with world(tmp_path) as job:
+        job.start(with_page=True)
+        zero, one = await job.backend.running(2)
+        address = await until(
+            lambda: (a := job.directory.coordinator()) is not None and a.http_port and a, 20
+        )
+        reader, writer = await asyncio.open_connection(address.host, address.http_port)
+        head = ["GET /api/v1/stream HTTP/1.1", f"Host: 127.0.0.1:{address.http_port}"]
+        head += [f"Authorization: Bearer {job.directory.token()}", "", ""]
+        writer.write("\r\n".join(head).encode())
+        for step in (b"step 1", b"step 2"):
+            zero.write(step + b"\n")
+            zero.beat(log_size=7 * int(step[-1:]))
+            async with asyncio.timeout(20):
+                while step not in (line := await reader.readline()):
+                    assert line, "the stream has ended"
+        writer.close()
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+
+
 class _Full(FakeBackend):
     why = "the queue is full"
     queue = "root.users.ada"

@@ -433,7 +433,7 @@ class Coordinator:
         """While there are watchers, show measurements anew each second."""
         while True:
             await asyncio.sleep(REFRESH_S)
-            if self.status.changed:
+            if self.status.changed or self.events.grown:  # attached commands, or streams of pages
                 await self.live.read_last_lines(self.logs.last_line)
                 self.status.touch()
 
