@@ -195,3 +195,9 @@ def follow(way: str, spec: FollowSpec, report: Callable[[CheckpointProblem], Non
             return
         ready, _, _ = select.select([sys.stdin, reader], [], [], spec.every_s)
         over = reader in ready or (bool(ready) and not os.read(sys.stdin.fileno(), 4096))
+
+
+if __name__ == "__main__":  # agents that began before an upgrade start it by this name
+    import runpy
+
+    runpy.run_module("howdah.storage.helper", run_name="__main__")

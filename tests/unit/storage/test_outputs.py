@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,14 @@ def test_an_attempt_frozen_just_before_its_file_appears_replaces_nothing(
     with pytest.raises(Outdated):
         frozen.put(base / "results/a.csv", "results/a.csv")
     assert content(store, "results/a.csv") == "later"
+
+
+@pytest.mark.parametrize(
+    "name", ["outputs", "folder_sync", "logcopy", "checkpoints.helper"], ids=str
+)
+def test_agents_that_began_before_an_upgrade_find_their_helpers(name: str) -> None:
+    """A module that can be run and does nothing would be taken for work that is done."""
+    run = subprocess.run(
+        [sys.executable, "-m", f"howdah.storage.{name}"], capture_output=True, text=True
+    )
+    assert run.returncode == 2 and "usage: python -m howdah.storage.helper" in run.stderr
