@@ -57,7 +57,7 @@ def test_what_is_compiled_already_is_taken_if_it_is_of_that_source(
     code = marshal.loads(taken[16:])
     assert code.co_names == ("marked",)
     assert code.co_filename == "a/m.py", "no path of this machine, whoever compiled it"
-    for useless in (head + b"cut", head[:10], b""):
+    for useless in (head + b"cut", head + marshal.dumps(3), head[:10], b""):
         there.write_bytes(useless)
         assert compiled(source, tmp_path / f"3-{len(useless)}") == without
     there.write_bytes(head + marshal.dumps(compile("marked = 1", "elsewhere.py", "exec")))
@@ -88,6 +88,15 @@ def test_it_is_the_same_whether_it_was_there_or_not(tmp_path: Path) -> None:
     assert made("2") == none_there
     subprocess.run([PYTHON, "-m", "compileall", "-q", "-f", str(tmp_path)], capture_output=True)
     assert made("3") == none_there
+
+
+def test_modules_of_the_folder_it_runs_in_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong one')")
+    (tmp_path / "m.py").write_text("x = 1\n")
+    monkeypatch.chdir(tmp_path)
+    assert compiled(tmp_path / "m.py", tmp_path / "1")
 
 
 def test_what_is_no_python_is_shipped_without(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ cluster; the machine has the time-out), that `ContainerEnded` comes soon for a l
 
 from __future__ import annotations
 
-import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -205,11 +204,15 @@ class Backend(Protocol):
     async def superseded(self) -> str:
         """Wait until this coordinator may no longer act for its job, because another has it;
         returns why. Where that cannot be, as by default, it never returns."""
+        import asyncio  # submissions, which need no loop, have this module too
+
         return await asyncio.Future()
 
     async def credentials(self) -> bytes:
         """Wait until the containers' credential files are out of date; returns what they hold then.
         Where there are none, as by default, it never returns."""
+        import asyncio
+
         return await asyncio.Future()
 
     async def close(self) -> None:

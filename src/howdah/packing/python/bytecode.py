@@ -43,10 +43,13 @@ def compiled(path, source):
         of_source = b"".join(number.to_bytes(4, "little") for number in numbers)
     else:
         of_source = importlib.util.source_hash(source)
-    try:
-        return marshal.loads(data[16:]) if data[8:16] == of_source else None
-    except (EOFError, ValueError, TypeError):
+    if data[8:16] != of_source:
         return None
+    try:
+        code = marshal.loads(data[16:])
+    except (EOFError, ValueError, TypeError, MemoryError):
+        return None
+    return code if isinstance(code, type(compiled.__code__)) else None
 
 done = []
 for path, name, target in json.load(sys.stdin):
@@ -103,16 +106,18 @@ def with_byte_code(
 def _compile(group: Sequence[TarEntry], python: Path, scratch: Path) -> list[TarEntry]:
     scratch.mkdir()
     wanted = [
-        (str(entry.path), entry.name, str(scratch / f"{number}.pyc"))
+        (str(entry.path.absolute()), entry.name, str(scratch.absolute() / f"{number}.pyc"))
         for number, entry in enumerate(group)
+        if entry.path is not None
     ]
     try:
         run = subprocess.run(
-            [str(python), "-S", "-s", "-c", _COMPILE],
+            [str(python.absolute()), "-S", "-s", "-c", _COMPILE],
             input=json.dumps(wanted),
             capture_output=True,
             text=True,
             check=True,
+            cwd=scratch,  # and not the user's folder, which may have modules of the same names
             env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0"},
         )
     except OSError as error:
