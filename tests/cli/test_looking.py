@@ -10,9 +10,11 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from howdah.cli.main import main
 from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, resolved, start, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -254,12 +256,65 @@ image = "x"
     assert "fine" in howdah("check", str(made)).text
 
 
+STARTS_NO_CERTAIN_SCRIPT = (
+    *("bash -eo pipefail -c 'gone/x.sh'", "bash -ce 'gone/x.sh'", "bash -cx 'gone/x.sh'"),
+    *(["bash", "-ce", "gone/x.sh"], ["bash", "-xec", "gone/x.sh"], "bash -es gone/arg"),
+    *("bash --login gone/x.sh", "bash -l gone/x.sh", "bash - gone/x.sh", "bash gone.sh"),
+    *("bash -eo pipefail gone.sh", ["gone.sh"], ["bash", "-e", "echo a/b\necho c"]),
+    *("python -mhttp.server 8000", "python -mtensorboard.main --logdir x", "python -I -mpip list"),
+    *("python -c'print(1)' foo", "python -Ic 'print(1)'", "python -h x", "python --version x"),
+    *("python -VV x", "python --help-env x", "python -uW ignore", "python - gone.py"),
+    *(["python", "x" * 256], ["python", f"{'x' * 256}/y.py"], "python # x"),
+)
+STARTS_A_SCRIPT = (
+    *(
+        "bash -euo pipefail gone/x.sh",
+        "bash -xeuo pipefail ./gone/x.sh",
+        "zsh -eo pipefail gone/x.sh",
+    ),
+    *(
+        "bash +euo pipefail gone/x.sh",
+        "sh -e -o nounset -- gone/x.sh",
+        "bash -eO extglob gone/x.sh",
+    ),
+    *("python -uW ignore gone/x.sh", "python -uX dev gone/x.sh", "python -uWignore gone/x.sh"),
+    *("python -OO -Xdev -- gone/x.sh", "gone/x.sh", ["./gone/x.sh", "-c"]),
+)
+
+
+def test_only_scripts_that_certainly_are_not_there_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def check(**job: Any) -> str:
+        """What is wrong with it."""
+        code = main(["check", str(job_file(tmp_path, "", **job))])
+        told = capsys.readouterr().err
+        assert code == (2 if told else 0), told
+        return told
+
+    roles = {f"r{n}": {"command": c} for n, c in enumerate(STARTS_NO_CERTAIN_SCRIPT)}
+    assert not check(roles=roles)
+    roles = {f"r{n}": {"command": command} for n, command in enumerate(STARTS_A_SCRIPT)}
+    told = check(roles=roles)
+    assert told.count(f"there is no file {tmp_path}/job/gone/x.sh") == len(STARTS_A_SCRIPT)
+    # What an earlier stage may make, and a command that no role runs.
+    made = "python /nowhere/made.py"
+    assert "/nowhere/made.py; correct the path" in check(command=made)
+    assert not check(command=made, preprocess={"command": "true"})
+    before = {"command": "true", "prepare": True}
+    assert not check(command=made, roles={"worker": {}, "before": before})
+    roles = {"worker": {}, "client": {"command": "python train.py"}}
+    assert not check(command="python gone.py", framework="dask", roles=roles)
+
+
 def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
     for framework in ("command", "tensorflow", "pytorch", "dask"):
         file = tmp_path / f"{framework}.toml"
         told = howdah("init", file.name, "--framework", framework, cwd=tmp_path)
         assert f"wrote {file.name}" in told.text
         (script,) = re.findall(r'^command = "python ([^\s"]+)', file.read_text(), re.MULTILINE)
+        there = (tmp_path / script).exists()
+        assert (f"Write {script}, which it runs" in told.text) != there
         (tmp_path / script).touch()
         assert "is fine" in howdah("check", file.name, cwd=tmp_path).text
     printed = howdah("init", "-", "--framework", "jax", cwd=tmp_path)

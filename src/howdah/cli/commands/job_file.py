@@ -75,11 +75,25 @@ def init_command(
         ) from None
     except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
+    written = tomllib.loads(text)
     if as_json:
-        written = tomllib.loads(text).get("framework", "command")
-        click.echo(json.dumps({"path": str(path), "framework": written}))
+        framework = written.get("framework", "command")
+        click.echo(json.dumps({"path": str(path), "framework": framework}))
     else:
-        click.echo(f"wrote {path}; 'howdah check {path}' checks it, 'howdah run {path}' runs it")
+        click.echo(
+            f"wrote {path}.{_to_write(written, path.parent)} 'howdah check {path}' checks it, "
+            f"'howdah run {path}' runs it"
+        )
+
+
+def _to_write(job: dict[str, Any], folder: Path) -> str:
+    """Which script a new job file needs and does not have."""
+    from howdah.client.submission.scripts import script_of
+
+    script = script_of(job.get("command", ""))
+    if script is None or (folder / (file := Path(job.get("source", ""), script))).exists():
+        return ""
+    return f" Write {file}, which it runs, before you check it."
 
 
 def _template(framework: str) -> str:

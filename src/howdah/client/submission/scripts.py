@@ -1,7 +1,11 @@
-"""The script that a command starts: what can be said of it before it is run."""
+"""The script that a command starts: what can be said of it before it is run.
+
+In any doubt nothing is said: better to miss a script than to refuse a good job.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -9,17 +13,20 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from howdah.frameworks import planning, registry
 from howdah.frameworks.programs import is_single_call
 from howdah.spec.checks.paths import near_name
-from howdah.spec.model import Command, Job
+from howdah.spec.model import Command, Job, Role
 from howdah.spec.problems import dotted, printable, shown
 
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELL = re.compile(r"(ba|da|k|z)?sh")
-_ELSEWHERE = re.compile(r"-s?|-[A-Za-z]*[cm]")
-"""Options after which there is no script: standard input, a program in the command line, a module."""
-_EXPANDED = re.compile(r"[$`*?\[{~<>]")
-"""In a word: the shell, or the cluster, may make something else of it."""
+_PYTHON_OPTIONS = re.compile(r"-(?:[bBdEiIOPqRsStuvx]+|[bBdEiIOPqRsStuvx]*[WX](?P<value>.*))")
+_SHELL_OPTIONS = re.compile(r"[-+][aefhnprtuvxCEoO]+")
+"""Short options written together, after which there may be a script: not so after ``-c``, ``-m`` or ``-s``, and who
+knows in which folder after ``-i`` or ``-l``."""
+_NOT_PLAIN = re.compile(r"[$`*?\[{~<>#\n]")
+"""In a word: the shell, or the cluster, may make something else of it, or it is a program's text."""
 _SCRIPTS = (".py", ".sh", ".bash")
 
 
@@ -27,7 +34,7 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
     """Scripts that commands start and that are not there: the key, what is wrong, what to do.
 
     Only what is certain: not in an image, which may hold anything, and not what another part of the
-    job may put there.
+    job may put there, or an earlier stage.
 
     Args:
         job: of the right shape.
@@ -36,49 +43,79 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
     """
     if source is None and not absolute:
         return
-    if job.in_place and (job.preprocess or any(role.prepare for role in job.roles.values())):
+    staged = job.preprocess is not None or any(role.prepare for role in job.roles.values())
+    if staged and (absolute or job.in_place):
         return
     for key, command, files in _commands(job):
-        name = _script(command)
+        name = script_of(command)
         if name is None or name.startswith("/") != absolute:
             continue
         if not absolute and _may_be_put(os.path.normpath(name).partition("/")[0], files):
             continue
         file = Path(source or "/", name)
-        if not os.path.lexists(file):
-            near = _near(file, source)
-            hint = f"did you mean {shown(near)}?" if near else "programs start in the source folder"
+        if _is_missing(file):
+            hint = "correct the path" if absolute else "programs start in the source folder"
+            if near := _near(file, source):
+                hint = f"did you mean {shown(near)}?"
             yield key, f"there is no file {printable(os.path.normpath(file))}; {hint}"
 
 
-def _script(command: Command) -> str | None:
+def script_of(command: Command) -> str | None:
     """The file that the command starts, as it is written; None where only the shell can tell."""
     if isinstance(command, str) and not is_single_call(command.strip()):
         return None
     words = shlex.split(command) if isinstance(command, str) else list(command)
     program = os.path.basename(words[0]) if words else ""
-    if _PYTHON.fullmatch(program):
-        with_value = ("-W", "-X", "--check-hash-based-pycs")
-    elif _SHELL.fullmatch(program):
-        with_value = ("-o", "-O", "+o", "+O", "--rcfile", "--init-file")
-    else:
-        words, with_value = ["", *(w for w in words[:1] if "/" in w and w.endswith(_SCRIPTS))], ()
-    at = 1
-    while at < len(words) and words[at].startswith(("-", "+")):
-        if _ELSEWHERE.fullmatch(words[at]):
-            return None
-        at += 2 if words[at] in with_value else 1
-    found = words[at] if at < len(words) else None
-    return None if found is None or _EXPANDED.search(found) else found
+    is_shell = _SHELL.fullmatch(program) is not None
+    at = 0
+    if is_shell or _PYTHON.fullmatch(program):
+        at = 1
+        while at < len(words) and words[at].startswith(("-", "+") if is_shell else "-"):
+            if words[at] == "--":
+                at += 1
+                break
+            taken = _shell_options(words[at]) if is_shell else _python_options(words[at])
+            if not taken:
+                return None
+            at += taken
+    elif not program.endswith(_SCRIPTS):
+        return None
+    found = words[at] if at < len(words) else ""
+    # Names without a folder are also looked for on PATH, but not by Python.
+    if not found or _NOT_PLAIN.search(found) or ("/" not in found and (is_shell or at == 0)):
+        return None
+    return found
+
+
+def _shell_options(word: str) -> int:
+    """How many words they are, with those of their values; 0 if that or what they do is not known."""
+    return 1 + word.count("o") + word.count("O") if _SHELL_OPTIONS.fullmatch(word) else 0
+
+
+def _python_options(word: str) -> int:
+    """As `_shell_options`: ``-W`` and ``-X`` take the rest of the word or, if there is none, the next."""
+    found = _PYTHON_OPTIONS.fullmatch(word)
+    return (2 if found["value"] == "" else 1) if found else 0
+
+
+def _is_missing(file: Path) -> bool:
+    try:
+        file.lstat()
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):  # no name that a file can have, say
+        pass
+    return False
 
 
 def _commands(job: Job) -> Iterator[tuple[str, Command, tuple[str, ...]]]:
     """Commands that run outside images, each with its key and the ``files`` of where it runs."""
     if job.preprocess is not None:
         yield "preprocess.command", job.preprocess.command, job.files
-    users = [role for role in job.roles.values() if role.command is None]
-    used = users or not job.roles
-    if job.command is not None and used and not any(role.image for role in users):
+    users: list[Role] = []  # without those for which their framework has a command
+    with contextlib.suppress(registry.UnknownFramework):  # a problem of its own
+        users = [role for role in planning.expand(job).roles.values() if role.command is None]
+    if job.command is not None and users and not any(role.image for role in users):
         of_users = (line for role in users for line in role.files)
         yield "command", job.command, (*job.files, *of_users)
     for name, role in job.roles.items():
@@ -103,7 +140,8 @@ def _near(missing: Path, source: Path | None) -> str | None:
     near = near_name(missing)
     found = missing.with_name(near) if near is not None else None
     if found is None and source is not None:
-        found = next(source.glob(f"[!.]*/{glob.escape(missing.name)}"), None)
+        with contextlib.suppress(OSError, ValueError):  # a folder that cannot be read, say
+            found = next(source.glob(f"[!.]*/{glob.escape(missing.name)}"), None)
     if found is None:
         return None
     return found.name if source is None else os.path.relpath(found, source)
