@@ -113,6 +113,9 @@ def test_what_is_asked_for_beyond_this_machine_together_is_noted(tmp_path: Path)
     assert [note.partition(" are asked")[0].split()[0] for note in notes] == ["cores:", "memory:"]
     assert f"cores: {2 * cores + 1} are asked for at the same time" in howdah("run", file).told
     assert not howdah("check", "--json", "--backend", "yarn", file).documents()[0]["notes"]
+    large["gpus"] = 1  # which they take turns with
+    file = str(job_file(tmp_path, "", mode="each", roles={"worker": large, "fits": {"cores": 1}}))
+    assert "at the same time" not in howdah("check", file).text
 
 
 def test_a_job_runs_where_a_key_is_only_noted(tmp_path: Path) -> None:

@@ -126,7 +126,12 @@ def impossible(
 def overcommitted(
     roles: Mapping[str, RoleResources], plan: Plan, machine: MachineCapacity
 ) -> list[str]:
-    """What tasks that run at the same time ask for beyond this machine, in words. They share it."""
+    """What tasks that run at the same time ask for beyond this machine, in words. They share it.
+
+    In mode each, tasks that take turns with GPUs are left out.
+    """
+    turns = {name for name, role in roles.items() if role.gpus and plan.mode is Mode.EACH}
+    plan = msgspec.structs.replace(plan, roles=tuple(r for r in plan.roles if r.name not in turns))
     notes: list[str] = []
     cores = _most_together(plan, lambda role: roles[role.name].cores or 0)
     if cores > machine.cores:
