@@ -10,6 +10,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from howdah.portal.access_control import Team
+from howdah.portal.documents import StartedJob
+from howdah.portal.jobs import Jobs
+from howdah.portal.starting import commands
 from howdah.storage.jobdir import JobDirectory, base_folder
 from tests.browser.accessible import violations
 from tests.cli.howdah import gone, howdah, until
@@ -77,6 +80,31 @@ def test_a_notebook_is_started_opened_listed_and_stopped(
     assert gone(directory).outcome == "stopped"
     page.goto(f"{empty.url}/?tag=notebook&state=stopped")
     expect(page.locator("#jobs tbody tr")).to_contain_text(job_id)
+
+
+def test_a_form_is_the_same_only_with_the_same_fields(
+    empty: Portal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[list[str]] = []
+
+    async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
+        started.append(arguments)
+        return StartedJob(job_id=f"sketch-{len(started)}", directory=str(jobs.base / "sketch"))
+
+    monkeypatch.setattr(commands, "start", start)
+    headers = {**empty.log_in(), "Origin": empty.url}
+    headers["Content-Type"] = "application/x-www-form-urlencoded"
+
+    def press(form: str) -> str:
+        return empty.ask("POST", "/notebooks", headers=headers, body=form.encode()).headers[
+            "Location"
+        ]
+
+    pages = [
+        press(form) for form in ("key=a&cores=1", "key=a&cores=1", "key=a&cores=2", "key=b&cores=2")
+    ]
+    assert pages == [f"jobs/sketch-{n}/" for n in (1, 1, 2, 3)]
+    assert started == [["--cores=1"], ["--cores=2"], ["--cores=2"]]
 
 
 def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:

@@ -229,8 +229,9 @@ def create_portal(
             raise Refusal(403, notebooks.NOT_FOR_OTHERS)
         given = await commands.form_of(request)
         try:
-            key = given.get("key", "")
-            started = await pages.starts.once(key, lambda: notebooks.start(jobs, given))
+            started = await pages.starts.once(
+                request.url.path, given, lambda: notebooks.start(jobs, given)
+            )
         except Refusal as refusal:
             shown = notebooks.Shown(given, problem=refusal.message)
             return await notebooks.page(jobs, None, shown, version=static.version, now=clock())

@@ -468,9 +468,9 @@ class JobPages:
     async def _run_again(self, row: Row, path: str, request: Request) -> Response:
         """Start the same job anew: for a form on to its page, for a program its id."""
         if path != RERUN:
-            key = (await commands.form_of(request)).get("key", "")
             started = await self.starts.once(
-                key and f"{row.job_id} {key}",
+                request.url.path,
+                await commands.form_of(request),
                 lambda: commands.run_again(self._jobs, row, RerunRequest()),
             )
             return commands.page_of(self._jobs, started, "../")

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -41,38 +41,52 @@ _FIELDS_MAX = 50
 _READ_S = 15
 """For somebody to read what a command has said."""
 
+_Form = tuple[str, frozenset[tuple[str, str]]]
+
 
 class FormStarts:
-    """Jobs that are started by forms. A form that is sent again starts no second job."""
+    """Jobs that are started by forms. A form that is sent again, unchanged, starts no second job."""
 
     def __init__(self) -> None:
-        self._by_key: dict[str, asyncio.Task[StartedJob]] = {}
+        self._by_form: dict[_Form, asyncio.Task[StartedJob]] = {}
 
     async def once(
-        self, key: str, start: Callable[[], Coroutine[Any, Any, StartedJob]]
+        self,
+        path: str,
+        fields: Mapping[str, str],
+        start: Callable[[], Coroutine[Any, Any, StartedJob]],
     ) -> StartedJob:
-        """What ``start`` gives, or has given a short time ago for that form's key; empty: no key.
+        """What ``start`` gives, or has given a short time ago for these fields.
+
+        Args:
+            path: that the form is sent to.
+            fields: the form's; without a ``key``, which each shown form has of its own, it is always
+                another one.
+            start: starts a job.
 
         Raises:
             Refusal: nothing was started.
         """
-        if not key:
+        if "key" not in fields:
             return await start()
-        starting = self._by_key.get(key)
+        form = path, frozenset(fields.items())
+        starting = self._by_form.get(form)
         if starting is None:
-            starting = self._by_key[key] = asyncio.ensure_future(start())
-            starting.add_done_callback(functools.partial(self._done, key))
+            starting = self._by_form[form] = asyncio.ensure_future(start())
+            starting.add_done_callback(functools.partial(self._done, form))
         return await asyncio.shield(starting)  # a browser that sends it again gives up the first
 
     def close(self) -> None:
         """End what is being started."""
-        for starting in self._by_key.values():
+        for starting in self._by_form.values():
             starting.cancel()
 
-    def _done(self, key: str, starting: asyncio.Task[StartedJob]) -> None:
+    def _done(self, form: _Form, starting: asyncio.Task[StartedJob]) -> None:
         failed = starting.cancelled() or starting.exception() is not None
         # Somebody who goes back to the form later wants another job.
-        asyncio.get_running_loop().call_later(0 if failed else _SAME_S, self._by_key.pop, key, None)
+        asyncio.get_running_loop().call_later(
+            0 if failed else _SAME_S, self._by_form.pop, form, None
+        )
 
 
 async def form_of(request: Request) -> dict[str, str]:
