@@ -310,6 +310,29 @@ def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
     assert (epoch.expected_rows(), epoch.active) == (6, {})
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["the same task", "its next attempt"])
+def test_rows_that_a_trainer_has_of_a_broken_connection_are_not_dropped(lost: bool) -> None:
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
+
+    def goes_on(attempt: int, start: int, **fields: object) -> None:
+        assert run.begin(again(0, attempt, **fields)) is (attempt > 0)
+        run.epoch(0).send_again((0, 0), start)
+
+    goes_on(0, 0)
+    # Rank 0 has enough after 50 of 100 rows, and nobody takes the others: Spark runs it again.
+    run.note_sent(again(0, 0, rank=0, rows=50, dropped=[(50, 100)], offset=100))
+    goes_on(1, 50)
+    assert run.epoch(0).dropped == {(0, (0, 0)): [(50, 100)]}
+    # Of the rows that it sends to rank 1, 20 arrive; the question is asked twice.
+    for _ in range(2):
+        goes_on(1 if lost else 2, 70, lost=lost, offset=50 if lost else 0)
+        assert run.epoch(0).dropped == {(0, (0, 0)): [(70, 100)]}
+    run.note_sent(
+        Fed(feed="train", run=1, epoch=0, partition=0, attempt=1 if lost else 2, rank=1, rows=50)
+    )
+    assert run.epoch(0).dropped == {(0, (0, 0)): []}
+
+
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     assert not run.begin(again(0, attempt=5))

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
 from tests.spark.feed.simulation.hunt import hunt
 from tests.spark.feed.simulation.mutants import MUTANTS
-from tests.spark.feed.simulation.schedule import left_early
+from tests.spark.feed.simulation.schedule import (
+    Schedule,
+    left_early,
+    left_early_and_cut,
+)
 
 SCHEDULES = 6_000
 FIRST_SEEDS = {
@@ -42,8 +48,11 @@ def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: 
 
 
 @pytest.mark.timeout(300)
-def test_dropped_rows_are_counted_exactly_where_tasks_send_them_again() -> None:
-    report = hunt(1400, 400, left_early)
+@pytest.mark.parametrize(("first", "make"), [(1400, left_early), (900, left_early_and_cut)])
+def test_dropped_rows_are_counted_exactly_where_tasks_send_them_again(
+    first: int, make: Callable[[int], Schedule | None]
+) -> None:
+    report = hunt(first, 400, make)
     assert not report.defect, f"{report.defect}: seed {report.seed}"
     assert report.schedules > 30
 

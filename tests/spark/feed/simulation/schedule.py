@@ -157,6 +157,17 @@ def left_early(seed: int) -> Schedule | None:
     )
 
 
+def left_early_and_cut(seed: int) -> Schedule | None:
+    """The same, where connections break that rows are sent again over."""
+    found = left_early(seed)
+    if found is None:
+        return None
+    chance = random.Random(f"cut {seed}")
+    kinds = ("task killed", "task killed", "rows cut", "rows cut", "rows cut", "task run twice")
+    faults = [Fault(chance.randint(0, 400), chance.choice(kinds)) for _ in range(8)]
+    return msgspec.structs.replace(found, lost=5, faults=faults)
+
+
 def _batches(chance: random.Random) -> list[tuple[int, int]]:
     sizes = [chance.randint(1, 4) for _ in range(chance.choice((0, 1, 2, 3, 4)))]
     return [(sum(sizes[:at]), size) for at, size in enumerate(sizes)]

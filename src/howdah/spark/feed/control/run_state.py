@@ -67,7 +67,8 @@ class EpochState:
         self.active.pop(part, None)
 
     def send_again(self, part: Part, start: int) -> None:
-        """A task begins to send the partition from that offset on."""
+        """A task goes on with the partition at that offset, as trainers have the rows before it."""
+        self.sent(part, start)
         self.begun[part].next = start
 
     def sent(self, part: Part, upto: int | None) -> None:
@@ -75,10 +76,12 @@ class EpochState:
         not lost. A task that Spark gives up may not have come so far."""
         assignment = self.begun[part]
         end = sys.maxsize if upto is None else upto
+        if end <= assignment.next:
+            return
         for (rank, known), ranges in self.dropped.items():
             if known == part:
                 self.dropped[rank, known] = without(ranges, [(assignment.next, end)])
-        assignment.next = max(assignment.next, end)
+        assignment.next = end
 
     def expected_rows(self) -> float:
         """Rows a partition has, as far as can be told."""
@@ -295,6 +298,7 @@ class RunState:
         if known is not None and known.attempt == request.attempt:
             return known.again or known.rows > 0 or request.lost
         begun = epoch.begin(request.part, request.attempt, known.rows if known is not None else 0)
+        begun.next = known.next if known is not None else 0
         begun.again = former is not None
         return begun.again
 
