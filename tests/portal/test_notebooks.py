@@ -107,6 +107,17 @@ def test_a_form_is_the_same_only_with_the_same_fields(
     assert started == [["--cores=1"], ["--cores=2"], ["--cores=2"]]
 
 
+def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal) -> None:
+    page.set_default_timeout(60_000)  # a first page on a busy machine
+    page.goto(empty.login_link())
+    page.goto(f"{empty.url}/notebooks")
+    button = page.get_by_role("button", name="Start a notebook")
+    # Firefox keeps a button disabled from one load of the page to the next.
+    expect(button).to_have_attribute("autocomplete", "off")
+    button.evaluate("button => { button.disabled = true; dispatchEvent(new Event('pageshow')) }")
+    expect(button).to_be_enabled()
+
+
 def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:
     page.goto(empty.login_link())
     page.goto(f"{empty.url}/notebooks")
