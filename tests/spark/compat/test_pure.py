@@ -19,10 +19,12 @@ from howdah.compat.tensorflowonspark import (
     TFCluster,
     TFManager,
     TFNode,
+    TFParallel,
     TFSparkNode,
     compat,
     gpu_info,
     marker,
+    pipeline,
     rows,
     running,
     util,
@@ -325,37 +327,79 @@ def test_the_cluster_spec_is_in_the_order_of_the_numbers() -> None:
     assert TFSparkNode._get_cluster_spec(nodes) == TFSparkNode.cluster_spec(nodes)
 
 
+@pytest.fixture
+def hadoop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home of a Hadoop that counts how often it is asked; the environment names none."""
+    program = tmp_path / "bin" / "hadoop"
+    program.parent.mkdir()
+    program.write_text(
+        f'#!/bin/sh\n[ "$*$HADOOP_HOME" = "classpath --glob{tmp_path}" ] || exit 1\n'
+        f"echo >> {tmp_path}/asked\necho /jars/a.jar:/jars/b.jar\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    for name in list(os.environ):
+        if name.startswith("HADOOP_") or name in ("LD_LIBRARY_PATH", util.CLASSPATH_UPDATED):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CLASSPATH", "mine.jar")
+    return tmp_path
+
+
 @pytest.mark.parametrize(
     ("default_fs", "expected"),
     [("hdfs://nn:8020", "mine.jar:/jars/a.jar:/jars/b.jar"), ("file://", "mine.jar")],
 )
 def test_programs_find_the_classes_of_hadoop_where_it_is_at_hand(
-    default_fs: str,
-    expected: str,
-    installed: None,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    default_fs: str, expected: str, installed: None, hadoop: Path
 ) -> None:
-    program = tmp_path / "bin" / "hadoop"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\n[ "$*" = "classpath --glob" ] && echo /jars/a.jar:/jars/b.jar\n')
-    program.chmod(0o755)
-    for name in ("HADOOP_HOME", "HADOOP_COMMON_HOME", "HADOOP_HDFS_HOME", "LD_LIBRARY_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HADOOP_PREFIX", str(tmp_path))
-    monkeypatch.setenv("CLASSPATH", "mine.jar")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "environ", os.environ.copy())
-        node = running.NodeCall(
-            call=running.pickled(lambda args, ctx: os.environ["CLASSPATH"], {"num_gpus": 0}),
-            template={"worker": [0]},
-            default_fs=default_fs,
-            working_dir="/",
-            user="u",
-            fed=False,
-        )
-        me = SimpleNamespace(role="worker", index=0, rank=0, cluster={"worker": ["h:1"]})
-        assert running.run_node(node, me) == expected
+    os.environ["HADOOP_PREFIX"] = str(hadoop)
+    node = running.NodeCall(
+        call=running.pickled(lambda args, ctx: os.environ["CLASSPATH"], {"num_gpus": 0}),
+        template={"worker": [0]},
+        default_fs=default_fs,
+        working_dir="/",
+        user="u",
+        fed=False,
+    )
+    me = SimpleNamespace(role="worker", index=0, rank=0, cluster={"worker": ["h:1"]})
+    assert running.run_node(node, me) == expected
+
+
+@pytest.mark.parametrize("libhdfs", [True, False])
+def test_the_classes_of_hadoop_come_from_where_it_is_and_nothing_else_changes(
+    libhdfs: bool, hadoop: Path
+) -> None:
+    os.environ |= {"HADOOP_HOME": "/nowhere", "HADOOP_PREFIX": str(hadoop)}
+    native = hadoop / "lib" / "native"
+    native.mkdir(parents=True)
+    before = dict(os.environ)
+    if libhdfs:
+        (native / "libhdfs.so").touch()
+        before["HADOOP_HDFS_HOME"] = str(hadoop)
+    util.find_hadoop()
+    assert os.environ.pop(util.CLASSPATH_UPDATED) == "1"
+    assert os.environ == before | {"CLASSPATH": "mine.jar:/jars/a.jar:/jars/b.jar"}
+
+
+def test_processes_on_their_own_find_the_classes_of_hadoop_and_ask_it_once(hadoop: Path) -> None:
+    os.environ["HADOOP_HOME"] = str(hadoop)
+    before = dict(os.environ)
+    instance = TFParallel.Instance(
+        call=running.pickled(lambda args, ctx: os.environ["CLASSPATH"], {"num_gpus": 0}),
+        count=1,
+        barrier=False,
+        default_fs="hdfs://nn:8020",
+        working_dir="/",
+        user="u",
+        env={},
+    )
+    expected = "mine.jar:/jars/a.jar:/jars/b.jar"
+    assert list(TFParallel.call(instance, 0)) == [(0, expected)]
+    assert os.environ == before  # Spark's worker goes on
+    for _ in range(2):
+        pipeline.single_node_env({"num_gpus": 0})
+        assert os.environ["CLASSPATH"] == expected
+    assert (hadoop / "asked").read_text() == 2 * "\n"
 
 
 def test_a_context_counts_those_that_train() -> None:

@@ -68,7 +68,7 @@ def fitted(lines: Any, tmp_path_factory: pytest.TempPathFactory) -> TFModel:
 @pytest.mark.tfos(
     "pipeline: fit, export, transform of a linear regression", "pipeline: graphs by their tags"
 )
-def test_a_line_is_fitted_exported_and_applied(fitted: TFModel, lines: Any) -> None:
+def test_a_line_is_fitted_exported_and_applied(fitted: TFModel, lines: Any, tmp_path: Path) -> None:
     assert isinstance(fitted, TFModel) and fitted.args.note == "kept"
     scored = fitted.setSignatureDefKey("serving_default").setTagSet("serve").transform(lines)
     assert scored.columns == ["prediction"]
@@ -81,6 +81,12 @@ def test_a_line_is_fitted_exported_and_applied(fitted: TFModel, lines: Any) -> N
     assert "serving_default" in graph.signature_def
     with pytest.raises(RuntimeError, match="tag-set train could not be found .*serve"):
         get_meta_graph_def(fitted.getExportDir(), "train")
+    # As ctx.absolute_path names it, and as text.
+    assert get_meta_graph_def(f"file://{fitted.getExportDir()}", "serve") == graph
+    (tmp_path / "saved_model.pbtxt").write_text('meta_graphs { meta_info_def { tags: "text" } }')
+    assert get_meta_graph_def(str(tmp_path), "text").meta_info_def.tags == ["text"]
+    with pytest.raises(OSError, match="does not exist"):
+        get_meta_graph_def(str(tmp_path / "none"), "serve")
 
 
 @pytest.mark.tfos(

@@ -9,7 +9,6 @@ import copy
 import json
 import logging
 import sys
-from pathlib import Path
 from typing import Any
 
 from pyspark.ml import Estimator, Model
@@ -294,14 +293,17 @@ def _export(context: Any, export_fn: Any, given: Any) -> None:
 def get_meta_graph_def(saved_model_dir: str, tag_set: str) -> Any:
     """The ``MetaGraphDef`` of a saved model that has these tags, separated by commas.
 
+    Args:
+        saved_model_dir: a path, or a URL that TensorFlow reads, as `ctx.absolute_path` gives.
+        tag_set: all of its tags.
+
     Raises:
-        OSError: there is no ``saved_model.pb``.
+        OSError: there is no ``saved_model.pb`` or ``saved_model.pbtxt``, or it is damaged.
         RuntimeError: none has them.
     """
-    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.python.tools import saved_model_utils
 
-    found = saved_model_pb2.SavedModel()
-    found.ParseFromString(Path(saved_model_dir, "saved_model.pb").read_bytes())
+    found = saved_model_utils.read_saved_model(saved_model_dir)
     tags = {tag.strip() for tag in tag_set.split(",")}
     known = [sorted(each.meta_info_def.tags) for each in found.meta_graphs]
     for each in found.meta_graphs:
@@ -314,7 +316,7 @@ def get_meta_graph_def(saved_model_dir: str, tag_set: str) -> Any:
 
 
 def single_node_env(args: Any) -> None:
-    """The environment of a process that works on its own: ``sys.argv``, and its GPUs."""
+    """The environment of a process that works on its own: ``sys.argv``, and `util.single_node_env`."""
     words = args if isinstance(args, list) else getattr(args, "argv", None)
     if words:
         sys.argv = list(words)

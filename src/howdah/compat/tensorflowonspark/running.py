@@ -6,7 +6,6 @@ after `install`, so that a function of a module that says ``import tensorflowons
 
 from __future__ import annotations
 
-import os
 import pickle
 import socket
 import sys
@@ -15,8 +14,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.yarn import classpath
-from howdah.compat.tensorflowonspark import TFManager, TFSparkNode, aliases
+from howdah.compat.tensorflowonspark import TFManager, TFSparkNode, aliases, util
 from howdah.compat.tensorflowonspark.queues import AnswerQueue, AnyQueue, Block, FeedQueue
 
 TRAIN_ROWS = 1024
@@ -50,7 +48,7 @@ def run_node(node: NodeCall, howdah: Any) -> Any:
     """The training function that `howdah.spark.Cluster` runs: makes the call in this process."""
     install()
     if not node.default_fs.startswith("file:"):
-        find_hadoop()
+        util.find_hadoop()
     function, args = pickle.loads(node.call)  # noqa: S301 - sent by the job's own driver
     ctx = context(node, howdah)
     TFSparkNode.use_gpus(args, ctx)
@@ -149,19 +147,6 @@ def default_file_system(configured: str | None) -> str:
     if value.startswith("file:"):
         return "file://"
     return value.rstrip("/")
-
-
-def find_hadoop() -> None:
-    """Set ``CLASSPATH`` for TensorFlow's ``hdfs://``, behind what it has, where this host has Hadoop."""
-    env = os.environ
-    if "HADOOP_PREFIX" in env:  # of Hadoop 2
-        env.setdefault("HADOOP_HOME", env["HADOOP_PREFIX"])
-    if classpath.find(env) is None:
-        return
-    found = classpath.variables(env)
-    if jars := found.pop("CLASSPATH", ""):
-        env["CLASSPATH"] = os.pathsep.join(filter(None, (env.get("CLASSPATH"), jars)))
-    env.update(found)
 
 
 def install() -> None:

@@ -8,13 +8,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from howdah.backends.yarn import classpath
 from howdah.compat.tensorflowonspark import gpu_info
 
 EXECUTOR_ID_FILE = "executor_id"
+CLASSPATH_UPDATED = "TFOS_CLASSPATH_UPDATED"
+"""Variable that says that ``CLASSPATH`` has Hadoop's classes already."""
 
 
 def single_node_env(num_gpus: int = 1, worker_index: int = -1, nodes: Sequence[str] = ()) -> None:
-    """Choose the GPUs of a process that works on its own: sets ``CUDA_VISIBLE_DEVICES``.
+    """The environment of a process that works on its own: Hadoop's classes (`find_hadoop`), and its
+    GPUs in ``CUDA_VISIBLE_DEVICES``.
 
     Where no GPU is (or none is wanted) it is set to nothing, so that frameworks use the CPU. Where
     the cluster has given this process its GPUs already, the first ``num_gpus`` of those are used.
@@ -24,6 +28,7 @@ def single_node_env(num_gpus: int = 1, worker_index: int = -1, nodes: Sequence[s
         worker_index: this process among all; -1: any free GPUs.
         nodes: ``host:port`` of all processes, so that those of one host take different GPUs.
     """
+    find_hadoop()
     given = gpu_info.given()
     if given:
         chosen = given[: max(num_gpus, 0)]
@@ -33,6 +38,30 @@ def single_node_env(num_gpus: int = 1, worker_index: int = -1, nodes: Sequence[s
     else:
         chosen = []
     os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(chosen)
+
+
+def find_hadoop() -> None:
+    """Set ``CLASSPATH`` for TensorFlow's ``hdfs://``, behind what it has, where this host has Hadoop.
+
+    ``HADOOP_HDFS_HOME`` is set too if it is not and libhdfs is there. Hadoop is asked once.
+    """
+    if CLASSPATH_UPDATED in os.environ:
+        return
+    env = dict(os.environ)
+    for home in filter(None, (env.get("HADOOP_HOME"), env.get("HADOOP_PREFIX"))):
+        if os.access(Path(home, "bin", "hadoop"), os.X_OK):
+            env["HADOOP_HOME"] = home  # a wrong one would lead the program astray
+            break
+    if classpath.find(env) is None:
+        return
+    found = classpath.variables(env)
+    if jars := found.get("CLASSPATH"):
+        before = env.get("CLASSPATH")
+        os.environ["CLASSPATH"] = os.pathsep.join([before, jars] if before else [jars])
+        os.environ[CLASSPATH_UPDATED] = "1"
+    home = found.get("HADOOP_HDFS_HOME")
+    if home and Path(home, "lib", "native", "libhdfs.so").exists():
+        os.environ["HADOOP_HDFS_HOME"] = home
 
 
 def place_on_host(addresses: Sequence[str], index: int) -> int:
