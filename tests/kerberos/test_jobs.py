@@ -146,7 +146,7 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("words that are locked up") == 2
 
-    alice.write(job='store = "hdfs:///zone/not/there/yet"\n' + JOB)
+    alice.write(job='store = "hdfs:///zone/not/there/yet"\n' + job)
     done = alice.howdah("submit", "--backend", "yarn", "job.toml")
     assert done.returncode != 0
     assert (

@@ -140,8 +140,7 @@ def overcommitted(
             "programs take turns with them"
         )
     memory_mb = _most_together(plan, lambda role: roles[role.name].memory_mb or 0)
-    fits = all((role.memory_mb or 0) <= machine.memory_mb for role in roles.values())
-    if fits and memory_mb > machine.memory_mb:
+    if memory_mb > machine.memory_mb:
         notes.append(
             f"memory: {memory_mb} MiB are asked for at the same time, and this machine has "
             f"{machine.memory_mb}: programs that use it all are ended by the system"

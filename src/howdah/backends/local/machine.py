@@ -76,9 +76,13 @@ def check(
 
 
 def shared(job: Job) -> list[str]:
-    """What an expanded job asks for together and this machine has not, a line each: it runs all the same."""
-    machine, _ = look(with_gpus=False)
-    return overcommitted(role_resources(job), planning.plan(job, "check"), machine)
+    """What an expanded job asks for together and this machine has not, a line each: it runs all the same.
+
+    Of a job that this machine can never run there is nothing to say: it is refused.
+    """
+    roles, plan = role_resources(job), planning.plan(job, "check")
+    machine, _ = look(any(role.gpus for role in roles.values()))
+    return [] if impossible(roles, plan, machine) else overcommitted(roles, plan, machine)
 
 
 def _memory_mb() -> int:
