@@ -263,16 +263,32 @@ def test_the_proxy_shows_it_to_those_the_job_names_and_no_others(shown: Shown) -
         assert shown.get("api/v1/stop", user=owner, source=PROXY_HOST, method=method)[0] == 403
 
 
+# Where these tests run as root, their jobs on the cluster are root's, for whom a portal that is root runs nothing.
+AS_ITSELF = """
+import os
+from howdah.portal import as_owner
+as_owner.ids_of = lambda name: (os.geteuid(), os.getegid())
+"""
+
+
 @contextlib.contextmanager
-def team_portal(directory: JobDirectory, *options: str) -> Iterator[tuple[Team, TaskPages]]:
-    """`howdah portal` over the store on HDFS that the job is in, and the pages of the job's tasks."""
+def team_portal(
+    directory: JobDirectory, folder: Path, *options: str
+) -> Iterator[tuple[Team, TaskPages]]:
+    """`howdah portal` over the store on HDFS that the job is in, and the pages of the job's tasks.
+
+    It runs programs as itself, as one that is not root; ``folder`` is for what tells it that.
+    """
     url = directory.meta().url
     assert url is not None
-    run = start(
-        "portal", "--store", url.rsplit("/", 2)[0], "--listen", "127.0.0.1:0", "--json",
-        "--trusted-proxy", "127.0.0.1", "--admin", "ada",
-        "--pages-url", "http://pages.localhost", "--pages-port", "0", *options,
-    )  # fmt: skip
+    (folder / "sitecustomize.py").write_text(AS_ITSELF)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        run = start(
+            "portal", "--store", url.rsplit("/", 2)[0], "--listen", "127.0.0.1:0", "--json",
+            "--trusted-proxy", "127.0.0.1", "--admin", "ada",
+            "--pages-url", "http://pages.localhost", "--pages-port", "0", *options,
+        )  # fmt: skip
     try:
         said = json.loads(run.until_line('"address"'))
         port = urlsplit(said["address"]).port
@@ -291,7 +307,7 @@ def test_a_portal_for_a_team_shows_a_running_job_from_hdfs_to_whom_it_lets(
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     owner, root = directory.meta().user, f"/jobs/{directory.job_id}"
-    with team_portal(directory) as (team, pages):
+    with team_portal(directory, tmp_path) as (team, pages):
         until(lambda: directory.job_id in team.ids("ann"), "it is listed")
         (row,) = team.ask("ann", f"/api/v1/jobs?text={directory.job_id}").json()["jobs"]
         assert (row["backend"], row["user"]) == ("yarn", owner)
@@ -380,7 +396,7 @@ def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     root = f"/jobs/{directory.job_id}"
-    with team_portal(directory) as (team, pages):
+    with team_portal(directory, tmp_path) as (team, pages):
         until(lambda: team.ids("ann", "?state=stopped") == {directory.job_id}, "it is listed")
         log = team.ask("ann", f"{root}/api/v1/logs/worker:0/raw")
         assert log.body.startswith(b"eight steps are done\n"), log
@@ -405,7 +421,7 @@ def test_a_portal_removes_an_ended_job_from_hdfs_as_its_owner(
     assert shown.job.wait().outcome == "stopped"
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
-    with team_portal(directory, "--prune-older-than", "0s") as (team, _):
+    with team_portal(directory, tmp_path, "--prune-older-than", "0s") as (team, _):
         until(
             lambda: "last: 1 removed, 0 not" in team.ask("ada", "/").body.decode(),
             "it is removed, and told",
