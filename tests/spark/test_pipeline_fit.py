@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import FeedError
-from howdah.spark.pipeline import Estimator, Model
+from howdah.spark.pipeline import Estimator, Model, keras_training, torch_training
 from howdah.spark.scoring import Make
 from tests.spark.faulty import eventually
 
@@ -105,6 +105,17 @@ def with_torch(args: Any, ctx: Any) -> Any:
     return {"mean": float(os.environ["WORLD_SIZE"])}
 
 
+def train_and_show(args: Any, ctx: Any) -> Any:
+    """What it was fed; a plain sum of the features is the model."""
+    fed = {
+        name: sorted(
+            float(label) for batch in ctx.feed(name).batches(4) for label in batch["label"]
+        )
+        for name in ("train", "validation")
+    }
+    return {**fed, "seed": args.seed}
+
+
 def _hidden(args: Any, ctx: Any) -> Any:
     """A name with which no job may begin."""
     return train_mean(args, ctx)
@@ -190,6 +201,137 @@ def test_weights_validation_and_callbacks_reach_the_function(spark: Any, rows: A
     assert value["held back"] == [7.0, 8.0]
     assert {"factor", "epochs", "export_dir", "callbacks"} <= set(value["seen"])
     assert {row.prediction for row in model.transform(rows).collect()} == {11.0}
+
+
+@pytest.mark.both_sparks
+@pytest.mark.timeout(300)
+def test_columns_are_named_as_for_other_stages_and_a_fraction_is_held_back(spark: Any) -> None:
+    values = [(float(i % 50), float(i), float(i)) for i in range(200)]
+    data = spark.createDataFrame(values, "a double, b double, y double").repartition(3)
+    assembler = VectorAssembler(inputCols=["a", "b"], outputCol="together")
+    estimator = Estimator(
+        train_and_show,
+        to_model=lambda value: lambda batch: batch["features"].sum(axis=1),
+        featuresCol="together",
+        labelCol="y",
+        predictionCol="guess",
+        validationFraction=0.25,
+        restarts=0,
+    )
+    found = []
+    for rows in (data, data.repartition(5)):
+        fitted: Any = Pipeline(stages=[assembler, estimator]).fit(rows)
+        found.append(fitted.stages[1].summary.values[0])
+    assert found[0] == found[1], "whatever the order of the rows"
+    assert sorted(found[0]["train"] + found[0]["validation"]) == [float(i) for i in range(200)]
+    assert 20 < len(found[0]["validation"]) < 80
+    scored = fitted.transform(data)
+    assert scored.columns == ["a", "b", "y", "together", "guess"]
+    assert all(row.guess == row.a + row.b for row in scored.collect())
+
+    for both, words in (
+        ({"input_mapping": {"together": "x"}}, "features_col and input_mapping are both given"),
+        ({"label_mapping": {"y": "y"}}, "label_col and label_mapping are both given"),
+        ({"validation_col": "y"}, "validation_col and validation_fraction are both given"),
+    ):
+        with pytest.raises(BadInput, match=words):
+            estimator.fit(assembler.transform(data), both_of(estimator, both))
+    with pytest.raises(BadInput, match="validationFraction=1.5"):
+        Estimator(train_and_show, validationFraction=1.5)
+    with pytest.raises(
+        BadInput, match="has no parameter 'featureCol'; did you mean 'features_col'"
+    ):
+        Estimator(train_and_show, featureCol="together")
+
+
+def both_of(estimator: Estimator, values: dict[str, Any]) -> dict[Any, Any]:
+    return {estimator.getParam(name): value for name, value in values.items()}
+
+
+def line() -> Any:
+    import torch
+
+    return torch.nn.Linear(2, 1)
+
+
+def quick(parameters: Any) -> Any:
+    import torch
+
+    return torch.optim.Adam(parameters, lr=0.3)
+
+
+def row_losses(output: Any, label: Any) -> Any:
+    return (output - label) ** 2
+
+
+def keras_line() -> Any:
+    import tensorflow as tf
+
+    model = tf.keras.Sequential([tf.keras.layers.Input((2,)), tf.keras.layers.Dense(1)])
+    model.compile(optimizer=tf.keras.optimizers.Adam(0.3), loss="mse")
+    return model
+
+
+@pytest.fixture(scope="module")
+def plane(spark: Any) -> Any:
+    """y = 2a - b; rows that are wrong weigh nothing."""
+    rows = [(i / 60, i % 7 / 7, float(i % 10 != 0)) for i in range(120)]
+    values = [(a, b, 2 * a - b if weight else 100.0, weight) for a, b, weight in rows]
+    data = spark.createDataFrame(values, "a double, b double, y double, w double")
+    return data.repartition(4).cache()
+
+
+def off(model: Any, rows: Any) -> float:
+    """How far the answers are from the plane at the worst."""
+    found = model.transform(rows).collect()
+    return max(abs(row.guess - (2 * row.a - row.b)) for row in found)
+
+
+NAMES = {"featuresCol": ["a", "b"], "labelCol": "y", "weightCol": "w", "predictionCol": "guess"}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(500)
+def test_a_torch_module_is_trained_without_a_loop_of_ones_own(
+    spark: Any, plane: Any, tmp_path: Path
+) -> None:
+    estimator = Estimator(
+        torch_training(line, row_losses, quick),
+        workers=2,
+        epochs=10,
+        batchSize=8,
+        cache=True,
+        validationFraction=0.2,
+        restarts=0,
+        **NAMES,
+    )
+    assert off(estimator.fit(plane), plane) < 0.3
+    place = str(tmp_path / "line.pt")
+    alone = {estimator.export_dir: place, estimator.workers: 1}
+    assert off(estimator.fit(plane, alone), plane) < 0.3
+    assert os.path.exists(place)
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(500)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_keras_model_is_trained_without_a_loop_of_ones_own(
+    spark: Any, plane: Any, tmp_path: Path, workers: int
+) -> None:
+    estimator = Estimator(
+        keras_training(keras_line),
+        workers=workers,
+        epochs=10,
+        batchSize=8,
+        cache=True,
+        validationFraction=0.2,
+        env={"TF_CPP_MIN_LOG_LEVEL": "2"},
+        restarts=0,
+        **NAMES,
+    )
+    place = str(tmp_path / "line") if workers == 2 else ""
+    assert off(estimator.fit(plane, {estimator.export_dir: place}), plane) < 0.3
+    assert not place or os.path.exists(place)
 
 
 @pytest.mark.timeout(300)

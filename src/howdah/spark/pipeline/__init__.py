@@ -13,7 +13,9 @@
 from __future__ import annotations
 
 from howdah.spark.pipeline.estimator import Estimator as Estimator
+from howdah.spark.pipeline.loops import keras_training as keras_training
+from howdah.spark.pipeline.loops import torch_training as torch_training
 from howdah.spark.pipeline.model import Model as Model
 from howdah.spark.pipeline.model import Summary as Summary
 
-__all__ = ["Estimator", "Model", "Summary"]
+__all__ = ["Estimator", "Model", "Summary", "keras_training", "torch_training"]

@@ -14,7 +14,15 @@ from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError, ScoringError
 from howdah.spark.frames import quoted
 from howdah.spark.pipeline.model import Model, Summary
-from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
+from howdah.spark.pipeline.params import (
+    FEATURES,
+    LABEL,
+    WEIGHT,
+    TrainingParams,
+    accessors,
+    one_way,
+    set_all,
+)
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
 from howdah.spark.scoring.predictors import predictor
 
@@ -23,8 +31,7 @@ if TYPE_CHECKING:
 
     from howdah.spark.cluster import Cluster
 
-WEIGHT = "sample_weight"
-"""Name of the weights in the feed."""
+_PARTS = 1 << 20
 
 
 @accessors
@@ -117,17 +124,27 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
         from pyspark.sql import functions as F
 
         weight, held_back = self.getOrDefault("weight_col"), self.getOrDefault("validation_col")
-        mapping = {**self.getOrDefault("input_mapping"), **self.getOrDefault("label_mapping")}
+        fraction, label = self.getOrDefault("validation_fraction"), self.getOrDefault("label_col")
+        one_way(self, "label_col", "label_mapping")
+        one_way(self, "validation_col", "validation_fraction")
+        mapping = {**self.inputs(FEATURES), **self.getOrDefault("label_mapping")}
+        if label:
+            mapping[label] = LABEL
         _demand(dataset.columns, [*mapping, *filter(None, (weight, held_back))])
         if not mapping:
             mapping = {name: name for name in dataset.columns if name not in (weight, held_back)}
         if weight:
             mapping[weight] = WEIGHT
         columns = fed_columns(mapping)
-        if not held_back:
+        if held_back:
+            # A null is no true: such rows are trained on.
+            flag = F.coalesce(_column(held_back).cast("boolean"), F.lit(False))
+        elif fraction:
+            # Not by chance: each task that makes these rows, and each retry, must come to the same.
+            value = F.xxhash64(F.lit(self.getOrDefault("seed")), *map(_column, mapping))
+            flag = F.pmod(value, F.lit(_PARTS)) < F.lit(int(fraction * _PARTS))
+        else:
             return dataset.select(*columns), None
-        # A null is no true: such rows are trained on.
-        flag = F.coalesce(_column(held_back).cast("boolean"), F.lit(False))
         return dataset.where(~flag).select(*columns), dataset.where(flag).select(*columns)
 
     def _predictor(self, value: Any) -> Any:
@@ -181,8 +198,8 @@ def _demand(there: list[str], wanted: Sequence[str]) -> None:
     if missing := [name for name in wanted if name not in there]:
         raise BadInput(
             f"the rows have no column {', '.join(map(repr, missing))}; they have "
-            f"{', '.join(map(repr, there))}: correct input_mapping, label_mapping, weight_col or "
-            "validation_col"
+            f"{', '.join(map(repr, there))}: correct input_mapping or features_col, label_mapping or "
+            "label_col, weight_col or validation_col"
         )
 
 

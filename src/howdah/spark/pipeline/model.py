@@ -58,8 +58,8 @@ class Model(MLModel, ScoringParams, MLReadable, MLWritable):
         return score(
             dataset,
             self._predictor,
-            inputs=self.getOrDefault("input_mapping"),
-            outputs=self.getOrDefault("output_mapping"),
+            inputs=self.inputs(),
+            outputs=self.outputs(),
             schema=self.getOrDefault("output_schema") or None,
             shapes=self.getOrDefault("shapes"),
             batch_size=self.getOrDefault("predict_batch_size"),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -12,6 +13,8 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from howdah.client.errors import BadInput
 
 Stage = TypeVar("Stage", bound=type)
+FEATURES, LABEL, WEIGHT = "features", "label", "sample_weight"
+"""Tensors of ``features_col``, ``label_col`` and ``weight_col``."""
 
 
 def param(name: str, doc: str, convert: Callable[[Any], Any] | None = None) -> Any:
@@ -34,19 +37,20 @@ def accessors(stage: Stage) -> Stage:
 
 
 def set_all(stage: Params, values: Mapping[str, Any]) -> None:
-    """Set parameters by name.
+    """Set parameters by name, ``features_col`` or as Spark spells its own, ``featuresCol``.
 
     Raises:
         BadInput: there is none of that name, or it cannot have that value.
     """
     known = {each.name for each in stage.params}
-    for name, value in values.items():
+    for given, value in values.items():
+        name = given if given in known else re.sub(r"(?<=[a-z])([A-Z])", r"_\1", given).lower()
         if name not in known:
             import difflib
 
             close = difflib.get_close_matches(name, known, n=1)
             raise BadInput(
-                f"{type(stage).__name__} has no parameter {name!r}"
+                f"{type(stage).__name__} has no parameter {given!r}"
                 + (
                     f"; did you mean {close[0]!r}?"
                     if close
@@ -58,7 +62,7 @@ def set_all(stage: Params, values: Mapping[str, Any]) -> None:
         try:
             stage._set(**{name: value})
         except TypeError as error:
-            raise BadInput(f"{name}={value!r}: {error}") from error
+            raise BadInput(f"{given}={value!r}: {error}") from error
 
 
 def as_dict(value: Any) -> dict[str, Any]:
@@ -85,6 +89,31 @@ def as_arguments(value: Any) -> dict[str, Any]:
     raise TypeError(f"a dictionary or a namespace is needed, not {value!r}")
 
 
+def as_columns(value: Any) -> str | list[str]:
+    """Converter: the name of a column, or a list of names.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
+        return list(value)
+    raise TypeError(f"the name of a column or a list of names is needed, not {value!r}")
+
+
+def as_fraction(value: Any) -> float:
+    """Converter: a number from 0 up to, and without, 1.
+
+    Raises:
+        TypeError: it is none.
+    """
+    fraction = TypeConverters.toFloat(value)
+    if not 0 <= fraction < 1:
+        raise TypeError("a number from 0 up to, and without, 1 is needed")
+    return fraction
+
+
 def survives_json(value: Any) -> bool:
     """Whether it is the same after a way through JSON."""
     try:
@@ -93,9 +122,30 @@ def survives_json(value: Any) -> bool:
         return False
 
 
+def one_way(stage: Params, first: str, second: str) -> None:
+    """Refuse two parameters that say the same thing.
+
+    Raises:
+        BadInput: both are given.
+    """
+    if stage.getOrDefault(first) and stage.getOrDefault(second):
+        raise BadInput(f"{first} and {second} are both given; give one of them")
+
+
 class ScoringParams(Params):
     """How a model scores rows: of estimators too, which hand them to the models they make."""
 
+    features_col: Any = param(
+        "features_col",
+        "The column that the model takes, such as a VectorAssembler's, or a list of columns: fed as the "
+        "tensor 'features'. Instead of input_mapping",
+        as_columns,
+    )
+    prediction_col: Any = param(
+        "prediction_col",
+        "The new column, of a model with one answer. Instead of output_mapping",
+        TypeConverters.toString,
+    )
     input_mapping: Any = param(
         "input_mapping",
         "Columns that the model takes: column to tensor. Several columns of one tensor are put side "
@@ -122,8 +172,31 @@ class ScoringParams(Params):
         "keep_columns", "The columns of the rows stay beside the new ones", TypeConverters.toBoolean
     )
 
+    def inputs(self, only: str = "") -> dict[str, str]:
+        """Column to tensor; ``only`` is the tensor of ``features_col``: empty, the only one of a model.
+
+        Raises:
+            BadInput: they are given in both ways.
+        """
+        columns = self.getOrDefault("features_col")
+        one_way(self, "features_col", "input_mapping")
+        listed = [columns] if isinstance(columns, str) else columns
+        return dict.fromkeys(filter(None, listed), only) or self.getOrDefault("input_mapping")
+
+    def outputs(self) -> dict[str, str]:
+        """Tensor to new column; an empty tensor is a model's only one.
+
+        Raises:
+            BadInput: they are given in both ways.
+        """
+        one_way(self, "prediction_col", "output_mapping")
+        column = self.getOrDefault("prediction_col")
+        return {"": column} if column else self.getOrDefault("output_mapping")
+
     def _set_scoring_defaults(self) -> None:
         self._setDefault(
+            features_col="",
+            prediction_col="",
             input_mapping={},
             output_mapping={},
             output_schema="",
@@ -163,6 +236,11 @@ class TrainingParams(ScoringParams):
         "Columns that are fed beside those of input_mapping, to train only: column to tensor",
         as_dict,
     )
+    label_col: Any = param(
+        "label_col",
+        "The column with the labels: fed as the tensor 'label'. Instead of label_mapping",
+        TypeConverters.toString,
+    )
     weight_col: Any = param(
         "weight_col", "Weights of the rows; fed as sample_weight", TypeConverters.toString
     )
@@ -170,6 +248,15 @@ class TrainingParams(ScoringParams):
         "validation_col",
         "A boolean column: rows with true are not trained on; they go to the feed 'validation'",
         TypeConverters.toString,
+    )
+    validation_fraction: Any = param(
+        "validation_fraction",
+        "So much of the rows, such as 0.1, is not trained on; they go to the feed 'validation'. Which, their "
+        "values and the seed decide: the same in each run, and equal rows stay together",
+        as_fraction,
+    )
+    seed: Any = param(
+        "seed", "Of validation_fraction, and for the training function", TypeConverters.toInt
     )
     batch_size: Any = param(
         "batch_size", "For the training function: args.batch_size", TypeConverters.toInt
@@ -230,8 +317,11 @@ class TrainingParams(ScoringParams):
             gpus=0,
             framework="",
             label_mapping={},
+            label_col="",
             weight_col="",
             validation_col="",
+            validation_fraction=0.0,
+            seed=0,
             batch_size=32,
             epochs=1,
             align="drop",

@@ -47,9 +47,11 @@ def score(
     Args:
         data: rows, also of a streaming query (then ``schema`` must be given).
         model: a `Predictor`, a function ``predict(batch)``, or the path or URL of a saved model.
-        inputs: column to tensor. Several columns of one tensor are put side by side, in this order.
+        inputs: column to tensor. Several columns of one tensor are put side by side, in this order. An
+            empty tensor is the model's only input; ``features`` of a function.
             Without: the columns named as the model's inputs; a function gets all columns.
-        outputs: tensor to new column. Without: all, by the model's names.
+        outputs: tensor to new column; an empty tensor is the model's only answer. Without: all, by the
+            model's names.
         schema: of the new columns: a StructType or its string, such as ``"prediction float"``.
         batch_size: rows that the model is given at once.
         keep: all columns of ``data`` come too, or those named, or none.

@@ -186,7 +186,8 @@ def tensors_of(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> Batch
 
 def _mapping(plan: ScoringPlan, model: Loaded, names: list[str]) -> tuple[tuple[str, str], ...]:
     if plan.inputs:
-        return plan.inputs
+        only = model.inputs[0].name if model.inputs and len(model.inputs) == 1 else "features"
+        return tuple((column, tensor or only) for column, tensor in plan.inputs)
     if not model.inputs:
         return tuple((name, name) for name in names)
     wanted = [tensor.name for tensor in model.inputs]
