@@ -159,7 +159,7 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
         ("checkpoint.store", '[checkpoint]\nstore = "hdfs:///zone"'),
         ("outputs.store", '[outputs]\nfolders = ["results"]\nstore = "hdfs:///zone"'),
     ):
-        alice.write(job=JOB.partition("[checkpoint]")[0] + table)
+        alice.write(job=job.partition("[checkpoint]")[0] + table)
         done = alice.howdah("submit", "--backend", "yarn", "job.toml")
         assert done.returncode != 0
         assert f"{key} is {site.default_fs}/zone, which is in the encryption" in done.stderr
