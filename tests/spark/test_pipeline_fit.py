@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -283,11 +284,21 @@ def plane(spark: Any) -> Any:
 
 def off(model: Any, rows: Any) -> float:
     """How far the answers are from the plane at the worst."""
+    model.set(model.predict_batch_size, 29)  # and one row alone at the end of each part
     found = model.transform(rows).collect()
     return max(abs(row.guess - (2 * row.a - row.b)) for row in found)
 
 
 NAMES = {"featuresCol": ["a", "b"], "labelCol": "y", "weightCol": "w", "predictionCol": "guess"}
+
+
+def test_loops_refuse_what_they_would_ignore() -> None:
+    none = {"checkpoint": False, "resume": "", "model_dir": "", "callbacks": []}
+    with pytest.raises(ValueError, match="torch_training takes no checkpoint and no callbacks"):
+        given = {**none, "checkpoint": True, "callbacks": [len]}
+        torch_training(line, row_losses)(SimpleNamespace(**given), None)
+    with pytest.raises(ValueError, match="keras_training takes no resume"):
+        keras_training(keras_line)(SimpleNamespace(**{**none, "resume": "a-job"}), None)
 
 
 @pytest.mark.thorough

@@ -36,10 +36,9 @@ def main(arguments: Sequence[str]) -> int:
     try:
         _do(work, Path(path).read_bytes())
     except Exception as error:
-        # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        again = work in ("restore", "publish") and is_transient(
-            error
-        )  # the others try by themselves
+        # fsspec's stores raise what they like; the agent wants words, not a traceback. Works other than
+        # these two try again by themselves.
+        again = work in ("restore", "publish") and is_transient(error)
         _report(CheckpointProblem(problem=in_words(error), transient=again))
         sys.stderr.write(f"{in_words(error)}\n")
         return 1

@@ -186,9 +186,7 @@ def test_an_attempt_frozen_just_before_its_file_appears_replaces_nothing(
     assert content(store, "results/a.csv") == "later"
 
 
-@pytest.mark.parametrize(
-    "name", ["outputs", "folder_sync", "logcopy", "checkpoints.helper"], ids=str
-)
+@pytest.mark.parametrize("name", ["outputs", "folder_sync", "checkpoints.helper"])
 def test_agents_that_began_before_an_upgrade_find_their_helpers(name: str) -> None:
     """A module that can be run and does nothing would be taken for work that is done."""
     run = subprocess.run(

@@ -81,9 +81,8 @@ def run_command(
         from howdah.cli.commands.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
-    with contextlib.closing(
-        begin(backend)
-    ) as submission:  # it gets ready while the job is being loaded
+    # It gets ready while the job is being loaded.
+    with contextlib.closing(begin(backend)) as submission:
         loaded = load_job(ctx, job, **source)
         from howdah.cli.display.attached import Tie, View, follow
         from howdah.cli.display.progress import SubmissionProgress

@@ -112,12 +112,13 @@ def _commands(job: Job) -> Iterator[tuple[str, Command, tuple[str, ...]]]:
     """Commands that run outside images, each with its key and the ``files`` of where it runs."""
     if job.preprocess is not None:
         yield "preprocess.command", job.preprocess.command, job.files
-    users: list[Role] = []  # without those for which their framework has a command
-    with contextlib.suppress(registry.UnknownFramework):  # a problem of its own
-        users = [role for role in planning.expand(job).roles.values() if role.command is None]
-    if job.command is not None and users and not any(role.image for role in users):
-        of_users = (line for role in users for line in role.files)
-        yield "command", job.command, (*job.files, *of_users)
+    if job.command is not None:
+        users: list[Role] = []  # without those for which their framework has a command
+        with contextlib.suppress(registry.UnknownFramework):  # a problem of its own
+            users = [role for role in planning.expand(job).roles.values() if role.command is None]
+        if users and not any(role.image for role in users):
+            of_users = (line for role in users for line in role.files)
+            yield "command", job.command, (*job.files, *of_users)
     for name, role in job.roles.items():
         if role.command is not None and not role.image:
             yield dotted(("roles", name, "command")), role.command, (*job.files, *role.files)

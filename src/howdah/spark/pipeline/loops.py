@@ -20,6 +20,7 @@ from howdah.spark.scoring.predictors import Make
 
 _NOTHING = 1e-12
 """Below any weight of a batch that counts."""
+_NOT_TAKEN = ("checkpoint", "resume", "model_dir")
 
 
 def torch_training(
@@ -40,6 +41,7 @@ def torch_training(
     """
 
     def torch_loop(args: Any, ctx: Any) -> Any:
+        _refuse(args, "torch_training", (*_NOT_TAKEN, "callbacks"))
         import torch  # noqa: F401  # what it imports says what its processes are to be told
 
         return _train_torch(network, loss, optimizer, args, ctx)
@@ -51,14 +53,16 @@ def keras_training(model: Callable[[], Any]) -> Callable[[Any, Any], Any]:
     """A function that trains a Keras model, with MultiWorkerMirroredStrategy among several workers.
 
     Args:
-        model: makes and compiles it, beginning with an ``Input``, with ``tf.keras``: ``fit`` of Keras 3 fails under that strategy, so
-            among several workers ``tf.keras`` is Keras 2 (tf-keras must be installed).
+        model: makes and compiles it, beginning with an ``Input``, with ``tf.keras``: ``fit`` of Keras 3
+            fails under that strategy, so among several workers ``tf.keras`` is Keras 2 (tf-keras must be
+            installed).
 
     ``callbacks`` of the stage are Keras's. The model answers what Keras's does, an output of
     shape ``(rows, 1)`` as ``(rows,)``. With ``export_dir`` it is saved there as a SavedModel.
     """
 
     def keras_loop(args: Any, ctx: Any) -> Any:
+        _refuse(args, "keras_training", _NOT_TAKEN)
         if ctx.num_workers > 1:
             os.environ["TF_USE_LEGACY_KERAS"] = "1"
         import tensorflow  # noqa: F401  # what it imports says what its processes are to be told
@@ -137,26 +141,31 @@ def _train_torch(
         return None
     network.cpu().eval()
     if args.export_dir:
-        saved = torch.nn.Sequential(network, torch.nn.Flatten(0)) if flat else network
-        torch.jit.script(saved).save(args.export_dir)
+        torch.jit.script(_torch_answering(network, flat)).save(args.export_dir)
         return None
     state = {name: value.numpy() for name, value in network.state_dict().items()}
-    return Make(make=functools.partial(_torch_answers, make, state))
+    return Make(make=functools.partial(_torch_answers, make, state, flat))
+
+
+def _torch_answering(network: Any, flat: bool) -> Any:
+    """The module, which answers ``(rows,)`` where ``flat`` says that its output is ``(rows, 1)``."""
+    import torch
+
+    return torch.nn.Sequential(network, torch.nn.Flatten(0)) if flat else network
 
 
 def _torch_answers(
-    make: Callable[[], Any], state: dict[str, Any]
+    make: Callable[[], Any], state: dict[str, Any], flat: bool
 ) -> Callable[[dict[str, Any]], Any]:
     import torch
 
     network = make()
     network.load_state_dict({name: torch.from_numpy(value) for name, value in state.items()})
-    network.eval()
+    answering = _torch_answering(network.eval(), flat)
 
     def answers(batch: dict[str, Any]) -> Any:
         with torch.no_grad():
-            output = network(torch.as_tensor(batch[FEATURES]).float())
-        return output.squeeze(-1).numpy() if output.shape[-1] == 1 else output.numpy()
+            return answering(torch.as_tensor(batch[FEATURES]).float()).numpy()
 
     return answers
 
@@ -203,12 +212,20 @@ def _train_keras(make: Callable[[], Any], args: Any, ctx: Any) -> Any:
         # Of a model outside of the strategy, under which all workers would have to save at once.
         alone = make()
         alone.set_weights(weights)
-        if alone.output_shape[1:] == (1,):
-            given = tf.keras.layers.Input(alone.input_shape[1:])
-            alone = tf.keras.Model(given, tf.keras.layers.Reshape(())(alone(given)))
+        alone = _keras_answering(alone)
         (alone.export if hasattr(alone, "export") else alone.save)(args.export_dir)
         return None
     return Make(make=functools.partial(_keras_answers, make, weights, several))
+
+
+def _keras_answering(model: Any) -> Any:
+    """The model, which answers ``(rows,)`` where its output is ``(rows, 1)``."""
+    import tensorflow as tf
+
+    if model.output_shape[1:] != (1,):
+        return model
+    given = tf.keras.layers.Input(model.input_shape[1:])
+    return tf.keras.Model(given, tf.keras.layers.Reshape(())(model(given)))
 
 
 def _keras_answers(
@@ -218,12 +235,16 @@ def _keras_answers(
         os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     model = make()
     model.set_weights(weights)
+    answering = _keras_answering(model)
+    return lambda batch: answering(batch[FEATURES], training=False).numpy()
 
-    def answers(batch: dict[str, Any]) -> Any:
-        output = model(batch[FEATURES], training=False).numpy()
-        return output.squeeze(-1) if output.shape[-1] == 1 else output
 
-    return answers
+def _refuse(args: Any, training: str, names: tuple[str, ...]) -> None:
+    """Refuse parameters that such a loop would ignore."""
+    if given := [name for name in names if getattr(args, name)]:
+        raise ValueError(
+            f"{training} takes no {' and no '.join(given)}: leave it out, or write a training function"
+        )
 
 
 def _shapes(args: Any) -> dict[str, tuple[int, ...]] | None:
