@@ -17,12 +17,13 @@ from howdah.spec.readers.reading import LineIndex, PlacedValues, Unreadable
 _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
 _KEY = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*'""")
-_STRING = re.compile(
-    r'''"""(?:[^"\\]++|\\.|""?(?!"))*+"{3,5}|'''
-    r"""'''(?:[^']++|''?(?!'))*+'{3,5}|"""
-    r"""\"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*'""",
-    re.DOTALL,
-)
+_STRING = re.compile(r"""\"(?:[^"\\\n]++|\\.)*+"|'[^'\n]*'""", re.DOTALL)
+# The end of a long string, or what only looks like one. Searched for rather than matched with the string: Python before
+# 3.11.5 loses such matches (possessive quantifiers around something that backtracks).
+_LONG_ENDS = {
+    '"""': re.compile(r'\\.|"{3,5}', re.DOTALL),
+    "'''": re.compile(r"'{3,5}"),
+}
 _PLAIN = re.compile(r"""[^\s,\[\]{}#="'][^\n,\[\]{}#="']*""")
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
@@ -158,10 +159,19 @@ class _Scanner:
                 self._array(path)
             case "{":
                 self._table(path)
+            case '"' | "'" if (quotes := self.text[self.at : self.at + 3]) in _LONG_ENDS:
+                self._long_string(quotes)
             case '"' | "'":
                 self._skip(_STRING)
             case _:
                 self._skip(_PLAIN)
+
+    def _long_string(self, quotes: str) -> None:
+        for found in _LONG_ENDS[quotes].finditer(self.text, self.at + 3):
+            if not found[0].startswith("\\"):
+                self.at = found.end()
+                return
+        raise _Lost
 
     def _array(self, path: KeyPath) -> None:
         self.open_lists.append(self._line())
