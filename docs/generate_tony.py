@@ -1,7 +1,7 @@
 """Writes docs/guides/from-tony.md: the guide for users of TonY, with every key and option of it, and its
 example folders.
 
-Run it after a change of `howdah.compat.tony.table` or tests/yarn/tony_examples.py; a test compares what is
+Run it after a change of src/howdah/compat/tony/table.toml or tests/yarn/tony_examples.py; a test compares what is
 committed with it.
 """
 
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parent / "guides" / "from-tony.md"
 INTRODUCTION = """\
 # From TonY
 
-<!-- Written by docs/generate_tony.py from src/howdah/compat/tony/table.py and tests/yarn/tony_examples.py.
+<!-- Written by docs/generate_tony.py from src/howdah/compat/tony/table.toml and tests/yarn/tony_examples.py.
 Change those. -->
 
 You can run a job that was written for [TonY](https://github.com/tony-framework/TonY) as it is, with its

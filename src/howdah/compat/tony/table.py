@@ -1,79 +1,90 @@
-"""What each of TonY's keys and options is in a job file, or why nothing needs it. Data.
+"""What each of TonY's keys and options is in a job file, or why nothing needs it: ``table.toml``.
 
 `howdah.compat.tony.convert` follows it, the migration page of the documentation shows it, and a
-test holds it against TonY's own keys. ``<type>`` stands for a task type, ``<group>`` for a group,
-``<resource>`` for what is counted (memory, vcores, gpus, instances).
-
-Source: ``TonyConfigurationKeys``, ``tony-default.xml`` and ``TonyClient`` of TonY 0.5.3.
+test holds it against TonY's own keys.
 """
 
 from __future__ import annotations
 
-from howdah.compat.tony.jobkeys import APPLICATION
-from howdah.compat.tony.table_row import (
-    HISTORY,
-    JVM,
-    PORTAL,
-    Option,
-    RowKind,
-    TonyRow,
-    gone,
-    not_needed,
+import enum
+import re
+import tomllib
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import msgspec
+
+from howdah.compat.tony import values
+
+_PLACEHOLDERS = {
+    "<type>": r"(?P<type>[A-Za-z][A-Za-z0-9_-]*)",
+    "<group>": r"(?P<group>[A-Za-z0-9_-]+)",
+    "<resource>": r"(?P<resource>[A-Za-z][A-Za-z0-9_./-]*)",
+}
+
+
+class RowKind(enum.Enum):
+    """What becomes of a key."""
+
+    MAPPED = "mapped"
+    """It is a key of the job file."""
+    CHECKED = "checked"
+    """It is looked at when the configuration is read, and no part of the job."""
+    NOT_NEEDED = "not needed"
+    """Nothing needs it; the words say why."""
+
+
+class TonyRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One key."""
+
+    key: str
+    default: str = ""
+    kind: RowKind = RowKind.MAPPED
+    to: str = ""
+    """Where it goes in the job file."""
+    read: Callable[[str], Any] | None = None
+    """How its value is read, where it goes there as it is; else several keys make the value."""
+    words: str = ""
+
+    def match(self, key: str) -> re.Match[str] | None:
+        """The key with what stands for its placeholders, if it is one of this row."""
+        return _pattern(self.key).fullmatch(key)
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """One option of TonY's command line."""
+
+    name: str
+    value: str = ""
+    """What is written behind it; empty for a switch."""
+    repeated: bool = False
+    kind: RowKind = RowKind.MAPPED
+    to: str = ""
+    words: str
+
+
+_TABLE = tomllib.loads(
+    resources.files("howdah.compat.tony").joinpath("table.toml").read_text("utf-8")
 )
-from howdah.compat.tony.taskkeys import MASTER, TASKS, TYPES
 
-__all__ = ["NO_TYPES", "OPTIONS", "ROWS", "SECTIONS", "RowKind", "Option", "TonyRow", "row_of"]
 
-_SITE = (
-    *(
-        not_needed(key, HISTORY, default)
-        for key, default in (
-            ("tony.history.location", "/path/to/tony-history"),
-            ("tony.history.intermediate", "<location>/intermediate"),
-            ("tony.history.finished", "<location>/finished"),
-            ("tony.history.mover-interval-ms", "300000"),
-            ("tony.history.finished-dir-timezone", "UTC"),
-        )
-    ),
-    *(
-        not_needed(key, "job directories are kept until you remove them", default)
-        for key, default in (
-            ("tony.history.retention-sec", "2592000"),
-            ("tony.history.purger-interval-ms", "21600000"),
-        )
-    ),
-    gone("tony.history.host", HISTORY),
-    gone("tony.history.cache.max-entries", PORTAL),
-    gone("tony.history.maxAppends", HISTORY),
-    *(
-        not_needed(key, PORTAL, default)
-        for key, default in (
-            ("tony.portal.url", "https://localhost:19886"),
-            ("tony.portal.cache.max-entries", "10000"),
-            ("tony.keytab.user", "user"),
-            ("tony.keytab.location", "/path/to/tony.keytab"),
-            ("tony.http.port", "disabled"),
-            ("tony.https.port", "19886"),
-            ("tony.https.keystore.path", "/path/to/keystore.jks"),
-            ("tony.https.keystore.type", "JKS"),
-            ("tony.https.keystore.password", ""),
-            ("tony.https.keystore.algorithm", "SunX509"),
-            ("tony.secret.key", ""),
-            ("tony.init.module", "Startup"),
-        )
-    ),
-    *(
-        not_needed(f"tony.version-info.{name}", "TonY's client writes it for itself")
-        for name in ("version", "revision", "branch", "user", "date", "url", "checksum")
-    ),
-)
+def _fields(given: dict[str, Any]) -> dict[str, Any]:
+    words = given.get("words", "")
+    for name, reason in _TABLE["reasons"].items():
+        words = words.replace(f"{{{name}}}", reason)
+    return {**given, "kind": RowKind(given.get("kind", "mapped")), "words": words}
 
-SECTIONS: tuple[tuple[str, tuple[TonyRow, ...]], ...] = (
-    ("Application", APPLICATION),
-    ("Tasks", TASKS),
-    ("Application master", MASTER),
-    ("Task types and containers", TYPES),
-    ("History, portal, and what TonY writes itself", _SITE),
+
+def _row(key: str, given: dict[str, Any]) -> TonyRow:
+    read = getattr(values, given["read"]) if "read" in given else None
+    return TonyRow(**{**_fields(given), "key": key, "read": read})
+
+
+SECTIONS: tuple[tuple[str, tuple[TonyRow, ...]], ...] = tuple(
+    (title, tuple(_row(*each) for each in rows.items()))
+    for title, rows in _TABLE["sections"].items()
 )
 """All rows as a reader meets them."""
 
@@ -85,85 +96,10 @@ ROWS = tuple(
     )
 )
 
-NO_TYPES = frozenset(
-    "am application container containers docker execution history horovod http https "
-    "init keytab other portal secret task version-info yarn".split()
-)
+NO_TYPES = frozenset(_TABLE["no-types"])
 """Second words of keys that are no task types."""
 
-OPTIONS = (
-    Option(
-        name="executes",
-        value="COMMAND",
-        to="command",
-        words="with the interpreter of `-python_binary_path` before it and `-task_params` behind",
-    ),
-    Option(name="task_params", value="TEXT", to="command", words="put behind `-executes`"),
-    Option(
-        name="python_binary_path",
-        value="PATH",
-        to="environment.python",
-        words="absolute, a name on PATH, or inside the archive of `-python_venv`",
-    ),
-    Option(
-        name="python_venv",
-        value="FILE",
-        to="files",
-        words="unpacked as `venv`, as TonY has it; `environment` builds and ships one by itself",
-    ),
-    Option(
-        name="src_dir",
-        value="FOLDER",
-        to="source",
-        words="an archive is unpacked beside the working folder's files instead",
-    ),
-    Option(
-        name="shell_env",
-        value="NAME=VALUE",
-        repeated=True,
-        to="env",
-        words="values may have commas",
-    ),
-    Option(
-        name="container_env",
-        value="NAME=VALUE",
-        repeated=True,
-        to="env",
-        words="likewise; `-shell_env` wins. `SKIP_HADOOP_PATH=true` leaves `hadoop.classpath` out",
-    ),
-    Option(
-        name="conf",
-        value="KEY=VALUE",
-        repeated=True,
-        to="as the key",
-        words="wins over all files; adds to `tony.containers.envs`, `tony.execution.envs` and "
-        "`tony.containers.resources`",
-    ),
-    Option(
-        name="conf_file",
-        value="FILE",
-        to="as its keys",
-        words="the same as `--tony`; `tony.xml` in the current folder without it",
-    ),
-    Option(
-        name="sidecar_tensorboard_log_dir",
-        value="FOLDER",
-        to="tensorboard.folder",
-        words="as `tony.application.tensorboard-log-dir`",
-    ),
-    Option(
-        name="hdfs_classpath",
-        value="URLS",
-        kind=RowKind.NOT_NEEDED,
-        words=f"these are TonY's own jars, and {JVM}; what your programs need goes into `files`",
-    ),
-    Option(
-        name="debug",
-        kind=RowKind.NOT_NEEDED,
-        words="what was run stays in the job's directory anyway",
-    ),
-    Option(name="help", kind=RowKind.NOT_NEEDED, words="`howdah run --help`"),
-)
+OPTIONS = tuple(Option(name=name, **_fields(each)) for name, each in _TABLE["options"].items())
 
 
 def row_of(key: str) -> tuple[TonyRow, dict[str, str]] | None:
@@ -173,3 +109,11 @@ def row_of(key: str) -> tuple[TonyRow, dict[str, str]] | None:
         if found is not None and found.groupdict().get("type") not in NO_TYPES:
             return row, found.groupdict()
     return None
+
+
+@cache
+def _pattern(key: str) -> re.Pattern[str]:
+    text = re.escape(key)
+    for name, pattern in _PLACEHOLDERS.items():
+        text = text.replace(re.escape(name), pattern)
+    return re.compile(text)
