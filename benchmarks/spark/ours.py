@@ -28,7 +28,7 @@ def consume(args: Any, ctx: Any) -> list[dict[str, Any]]:
     """Training function: sum up all that is fed."""
     shape = Shape(args["shape"])
     passes: list[dict[str, Any]] = []
-    for epoch in ctx.feed("train").epochs():
+    for epoch in ctx.feed("train"):
         begin = time.perf_counter()
         total = rows = 0
         for batch in epoch.batches(FACTS[shape].batch):

@@ -23,7 +23,7 @@ def train(args, ctx):
     network = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
     model = nn.parallel.DistributedDataParallel(network)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    for number, epoch in enumerate(ctx.feed("train").epochs(), 1):
+    for number, epoch in enumerate(ctx.feed("train"), 1):
         for batch in epoch.batches(args["batch"], drop_last=True):
             images = torch.from_numpy(batch["image"].copy())
             labels = torch.from_numpy(batch["label"].copy())

@@ -21,7 +21,7 @@ def count(args: Any, ctx: Any) -> list[tuple[int, int, int]]:
     Of one that Spark could not bring: ``(-1, 0, 0)``; it goes on with the next.
     """
     found: list[tuple[int, int, int]] = []
-    for epoch in ctx.feed().epochs():
+    for epoch in ctx.feed():
         rows = total = 0
         try:
             for batch in epoch.batches(50):

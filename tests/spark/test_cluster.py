@@ -57,7 +57,7 @@ def collect(args: Any, ctx: Any) -> dict[str, Any]:
     epochs: list[list[int]] = []
     sizes: list[int] = []
     steps = ctx.feed("train").steps(100)
-    for epoch in ctx.feed("train").epochs():
+    for epoch in ctx.feed("train"):
         ids: list[int] = []
         for batch in epoch.batches(100):
             ids += batch["id"].tolist()
@@ -201,8 +201,8 @@ def test_ranks_exchange_their_rows_between_epochs_when_asked(spark: Any) -> None
 def test_a_validation_feed_goes_beside_the_training_feed(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[Any]:
         found = []
-        validation = ctx.feed("validation").epochs()
-        for epoch in ctx.feed("train").epochs():
+        validation = iter(ctx.feed("validation"))
+        for epoch in ctx.feed("train"):
             rows = sum(len(batch["id"]) for batch in epoch.batches(50))
             seen = sum(int(batch["id"].sum()) for batch in next(validation).batches(50))
             found.append((rows, seen))
@@ -223,9 +223,9 @@ def test_a_validation_feed_goes_beside_the_training_feed(spark: Any) -> None:
 
 def test_the_last_validation_is_whole_though_training_is_over(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[int]:
-        validation = ctx.feed("validation").epochs()
+        validation = iter(ctx.feed("validation"))
         found = []
-        for epoch in ctx.feed("train").epochs():
+        for epoch in ctx.feed("train"):
             for _ in epoch.batches(50):
                 pass
             seen = 0
@@ -424,7 +424,7 @@ def test_a_position_names_the_same_run_whatever_other_feeds_there_were(spark: An
         feed.restore(position)
         for _ in ctx.feed("validation").batches(10):
             pass
-        return [(epoch.run, epoch.number) for epoch in feed.epochs()]
+        return [(epoch.run, epoch.number) for epoch in feed]
 
     with start(spark, train, Position(run=1, epoch=1), workers=1) as cluster:
         cluster.train(spark.range(20), feed="validation")
@@ -479,8 +479,8 @@ def test_rows_of_an_rdd_are_fed_without_a_dataframe(spark: Any) -> None:
 def test_only_the_columns_that_are_named_are_fed(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[Any]:
         found: list[Any] = []
-        validation = ctx.feed("validation").epochs()
-        for number, epoch in enumerate(ctx.feed("train").epochs(), 1):
+        validation = iter(ctx.feed("validation"))
+        for number, epoch in enumerate(ctx.feed("train"), 1):
             for batch in epoch.batches(100):
                 found.append(("train", sorted(batch), sum(batch["id"].tolist())))
             for batch in next(validation).batches(100) if number == 3 else ():

@@ -48,7 +48,7 @@ def train_mean(args: Any, ctx: Any) -> Any:
     """The weighted mean of ``y`` times a factor, and what the other feeds and arguments were."""
     total = weight = 0.0
     held_back = []
-    for epoch in ctx.feed().epochs():
+    for epoch in ctx.feed():
         for batch in epoch.batches(4):
             weights = batch.get("sample_weight", np.ones(len(batch["y"])))
             total += float((batch["y"] * weights).sum())

@@ -82,7 +82,7 @@ def test_ranks_that_are_done_and_return_take_nothing_from_a_slower_one(
 ) -> None:
     def train(folder: Path, ctx: Any) -> list[int]:
         ids: list[int] = []
-        for number, epoch in enumerate(ctx.feed("train").epochs(), 1):
+        for number, epoch in enumerate(ctx.feed("train"), 1):
             for batch in epoch.batches(10):
                 if ctx.rank == RANKS - 1 and number == 2 and not ids[ROWS:]:
                     await_ends(folder, list(range(RANKS - 1)))
@@ -154,8 +154,8 @@ def test_rank_0_alone_validates_while_the_others_go_on_or_return(
 ) -> None:
     def train(folder: Path, ctx: Any) -> list[int]:
         seen: list[int] = []
-        validation = ctx.feed("validation").epochs()
-        for epoch in ctx.feed("train").epochs():
+        validation = iter(ctx.feed("validation"))
+        for epoch in ctx.feed("train"):
             for _ in epoch.batches(10):
                 pass
             if ctx.rank == 0:
@@ -177,14 +177,14 @@ def test_rank_0_validates_while_the_others_wait_for_its_word(
     start: Callable[..., Cluster], four_slots: Any
 ) -> None:
     def train(folder: Path, ctx: Any) -> int:
-        for epoch in ctx.feed("train").epochs():
+        for epoch in ctx.feed("train"):
             for _ in epoch.batches(10):
                 pass
             break
         if ctx.rank == 0:
             seen = sum(
                 len(batch["id"])
-                for epoch in [next(ctx.feed("validation", ranks=[0]).epochs())]
+                for epoch in [next(iter(ctx.feed("validation", ranks=[0])))]
                 for batch in epoch.batches(7)
             )
             (folder / "writing").write_text(str(seen))
@@ -204,13 +204,13 @@ def test_a_feed_that_only_some_ranks_ask_for_is_named_when_nothing_moves(
     start: Callable[..., Cluster], four_slots: Any
 ) -> None:
     def train(folder: Path, ctx: Any) -> None:
-        for epoch in ctx.feed("train").epochs():
+        for epoch in ctx.feed("train"):
             for _ in epoch.batches(10):
                 pass
             break
         if ctx.rank == 0:
             leave_a_pid(folder, 0)
-            next(ctx.feed("validation").epochs(), None)
+            next(iter(ctx.feed("validation")), None)
         else:
             await_ends(folder, [0])  # it waits for them
 
@@ -260,7 +260,7 @@ def train_and_answer(folder: Path, ctx: Any) -> int:
     saved = ctx.checkpoint_dir / "learned.json"
     learned = json.loads(saved.read_text()) if saved.exists() else 0
     leave_a_pid(folder, ctx.rank)
-    for epoch in ctx.feed("train").epochs():
+    for epoch in ctx.feed("train"):
         learned += sum(len(batch["id"]) for batch in epoch.batches(10))
         if not (folder / "again").exists():
             break
@@ -400,7 +400,7 @@ def test_a_task_that_fails_amid_shuffled_rows_goes_on_or_ends_the_run_with_the_r
 
     def train(folder: Path, ctx: Any) -> list[list[int]]:
         found: list[list[int]] = []
-        for epoch in ctx.feed("train").epochs():
+        for epoch in ctx.feed("train"):
             ids: list[int] = []
             try:
                 for batch in epoch.batches(10):

@@ -19,7 +19,7 @@ from howdah.spark.streaming import Stream, feed_dstream
 def gather(args: Any, ctx: Any) -> Any:
     """The values seen, by micro-batch; raises at 666, has enough at 777."""
     seen = []
-    for epoch in ctx.feed().epochs():
+    for epoch in ctx.feed():
         values: list[int] = []
         for batch in epoch.batches(10):
             values += batch["value"].tolist()
@@ -254,7 +254,7 @@ def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_s
         feed, saved, rows = ctx.feed(), Path(args) / "saved", 0
         if saved.exists():
             feed.restore(saved.read_bytes())
-        for epoch in feed.epochs():
+        for epoch in feed:
             rows += sum(len(batch["value"]) for batch in epoch.batches(10))
             if saves:
                 saved.write_bytes(feed.position_bytes())

@@ -1,7 +1,7 @@
 """Rows of Parquet files, read by the training processes themselves, without Spark in the way.
 
     feed = ParquetFeed("hdfs:///digits", columns=["image", "label"], shuffle=7, epochs=3)
-    for epoch in feed.epochs():
+    for epoch in feed:
         for batch in epoch.batches(256):
             ...
 
@@ -119,17 +119,18 @@ class ParquetFeed(Loaders):
     def name(self) -> str:
         return "files"
 
-    def __len__(self) -> int:
+    @property
+    def num_rows(self) -> int:
         """Rows of one epoch, of this rank."""
         return _size(self._share([(0, sum(self._lengths))]))
 
     def steps(self, size: int, drop_last: bool = False) -> int:
         """Batches of one epoch, of this rank."""
-        return len(self) // size if drop_last else -(-len(self) // size)
+        return self.num_rows // size if drop_last else -(-self.num_rows // size)
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def epochs(self) -> Iterator[FileEpoch]:
+    def __iter__(self) -> Iterator[FileEpoch]:
         """What is left of the epochs. The rest of one is dropped when the next is asked for; ranks
         that leave an epoch early must all do so."""
         begun = self.position()
@@ -147,7 +148,7 @@ class ParquetFeed(Loaders):
     ) -> Iterator[dict[str, Any]]:
         """Batches of all epochs; none crosses an epoch's end. Leaving it and beginning anew goes on with
         the next row. Arguments as those of `howdah.spark.feed.feed.Feed.batches`."""
-        for epoch in self.epochs():
+        for epoch in self:
             yield from epoch.batches(size, columns, shapes, drop_last)
 
     def sample(
@@ -250,7 +251,7 @@ class ParquetFeed(Loaders):
         per_epoch: bool,
     ) -> Iterator[dict[str, Any]]:
         """One pass: the next epoch, or everything."""
-        for epoch in self.epochs():
+        for epoch in self:
             yield from epoch.batches(size, columns, shapes, drop_last)
             if per_epoch:
                 self.ended(epoch.begun)
@@ -323,7 +324,8 @@ class FileEpoch:
         """From 0."""
         return self.begun.epoch
 
-    def __len__(self) -> int:
+    @property
+    def num_rows(self) -> int:
         """Rows of it, of this rank."""
         return _size(self._left)
 

@@ -68,7 +68,6 @@ def test_batches_never_cross_an_epochs_end_and_go_on_in_the_next_run(rig: Rig) -
     rig.end()
     assert list(batches) == []
     assert values(got) == [[0, 1, 2], [3, 4, 5], [6], [7, 8, 9], [10, 11]]
-    assert feed.rows == 12
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_short_last_batches_are_dropped_when_asked(rig: Rig) -> None:
     rig.open(align="none")
     give(rig, (0, 10))
     rig.fed()
-    epoch = next(feed.epochs())
+    epoch = next(iter(feed))
     assert values(epoch.batches(4, drop_last=True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.dropped) == (8, 2)
@@ -113,7 +112,7 @@ def test_epochs_without_rows_end(rig: Rig, partitions: int) -> None:
     rig.credit(0, final=True)
     done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (0, 0, 0)
-    assert values(next(feed.epochs()).batches(4)) == []
+    assert values(next(iter(feed)).batches(4)) == []
     held = rig.controller.wait(Available, lambda message: message.final)
     assert (held.batches, held.rows) == (0, 0)
 
@@ -124,7 +123,7 @@ def test_the_poorer_rank_pads_with_its_own_rows(rig: Rig) -> None:
     give(rig, (0, 3), (3, 5))
     rig.fed()
     rig.credit(4, final=True)
-    assert values(next(feed.epochs()).batches(3)) == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
+    assert values(next(iter(feed)).batches(3)) == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
     assert rig.controller.wait(Available, lambda message: message.final).batches == 2
     done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (12, 4, 0)
@@ -146,7 +145,7 @@ def test_later_epochs_come_from_the_cache(rig: Rig, memory: int) -> None:
     give(rig, (0, 5))
     give(rig, (5, 9), partition=1)
     rig.fed()
-    found = feed.epochs()
+    found = iter(feed)
     first = values(next(found).batches(4))
     assert values(next(found).batches(4)) == first == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
     assert values(next(found).batches(9)) == [list(range(9))]
@@ -164,7 +163,7 @@ def test_the_file_of_a_cache_goes_with_its_run_and_its_folder_may_go_before(rig:
     rig.open(align="none", epochs=2, cache=True, cache_memory=0)
     give(rig, (0, 5))
     rig.fed()
-    found = feed.epochs()
+    found = iter(feed)
     assert values(next(found).batches(5)) == values(next(found).batches(5))
 
     def files() -> list[str]:
@@ -190,7 +189,7 @@ def test_cached_epochs_are_shuffled_by_seed_epoch_and_rank(rig: Rig) -> None:
         return [flat(values(next(found).batches(7))) for _ in range(3)]
 
     feed = rig.trainer().feed("train")
-    found = feed.epochs()
+    found = iter(feed)
     first, again, other = orders(1, 5), orders(2, 5), orders(3, 6)
     assert first[0] == list(range(200))
     assert all(sorted(order) == list(range(200)) for order in first + other)
@@ -217,7 +216,7 @@ def test_leaving_an_epoch_drops_its_rest(rig: Rig) -> None:
     rig.open(align="none", epochs=2)
     give(rig, (0, 10))
     rig.fed()
-    found = feed.epochs()
+    found = iter(feed)
     assert next(next(found).batches(4))["y"].tolist() == [0, 1, 2, 3]
     give(rig, (10, 12), epoch=1)
     rig.fed(epoch=1)
@@ -235,6 +234,17 @@ def test_iteration_that_was_left_goes_on_with_the_next_row(rig: Rig) -> None:
         assert batch["y"].tolist() == [0, 1, 2]
         break
     assert next(feed.batches(4))["y"].tolist() == [3, 4, 5, 6]
+
+
+def test_rows_come_one_by_one_as_plain_values(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    give(rig, (0, 3))
+    rig.fed()
+    found = feed.rows()
+    assert [next(found) for _ in range(3)] == [{"y": 0}, {"y": 1}, {"y": 2}]
+    rig.end()
+    assert list(found) == []
 
 
 def test_the_position_knows_each_row_handed_out(rig: Rig) -> None:
@@ -259,7 +269,7 @@ def test_the_position_in_a_shuffled_epoch_knows_each_row(rig: Rig) -> None:
     rig.open(align="none", epochs=2, cache=True, shuffle=1)
     give(rig, (0, 20), (20, 40))
     rig.fed()
-    found = feed.epochs()
+    found = iter(feed)
     values(next(found).batches(10))
     batches = next(found).batches(7)
     given = [value for _ in range(4) for value in next(batches)["y"].tolist()]
@@ -369,7 +379,7 @@ def test_no_row_is_taken_twice_whatever_is_sent(rig: Rig) -> None:
     give(rig, (3, 7), (7, 14), attempt=2, start=3)
     give(rig, (0, 14), attempt=3)
     rig.fed()
-    assert flat(values(next(feed.epochs()).batches(4))) == list(range(14))
+    assert flat(values(next(iter(feed)).batches(4))) == list(range(14))
 
 
 def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None:
@@ -408,7 +418,7 @@ def test_an_earlier_attempt_that_waits_for_its_run_is_refused_once_a_later_one_h
     early.close()
     give(rig, (0, 4), attempt=2)
     rig.fed()
-    assert values(next(feed.epochs()).batches(4)) == [[0, 1, 2, 3]]
+    assert values(next(iter(feed)).batches(4)) == [[0, 1, 2, 3]]
 
 
 def test_an_epoch_without_rows_is_not_over_before_those_before_it_are(rig: Rig) -> None:
@@ -431,7 +441,7 @@ def test_a_rank_that_got_no_rows_to_keep_goes_through_the_cached_epochs(rig: Rig
     feed = rig.trainer().feed("train")
     rig.open(align="none", epochs=3, cache=True)
     rig.fed()
-    epochs = feed.epochs()
+    epochs = iter(feed)
     assert [values(next(epochs).batches(2)) for _ in range(3)] == [[], [], []]
     assert rig.controller.wait(HandedOut, lambda message: message.epoch == 2).done
 
@@ -442,7 +452,7 @@ def test_a_cached_epoch_is_laid_out_once_all_rows_of_the_one_before_are_there(ri
     give(rig, (0, 2))
     rig.fed()
     give(rig, (0, 2), epoch=1)
-    epochs = feed.epochs()
+    epochs = iter(feed)
     assert values(next(epochs).batches(2)) == [[0, 1]]
     second = next(epochs).batches(2)
     assert next(second)["y"].tolist() == [0, 1]

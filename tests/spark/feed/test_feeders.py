@@ -210,7 +210,7 @@ def test_a_task_whose_trainer_closes_the_connection_sends_again_what_was_not_tak
                 for connection in list(server._connections):
                     connection.end()
                 if not read:
-                    read.append(in_background(lambda: list(next(feed.epochs()).batches(40))))
+                    read.append(in_background(lambda: list(next(iter(feed)).batches(40))))
 
     fed = in_background(lambda: _Feeding(task, me()).run(rows()))
     assert fed()["rows"].to_pylist() == [40]
@@ -258,7 +258,7 @@ def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_an
         earlier.ask(rank=0, rows=4)
     gang.controller.fed(gang.controller.runs["train", task.run], 0)
     read = [
-        in_background(lambda t=t: list(next(t.feed("train").epochs()).batches(8))) for t in trainers
+        in_background(lambda t=t: list(next(iter(t.feed("train"))).batches(8))) for t in trainers
     ]
     assert sorted(y for wait in read for batch in wait() for y in batch["y"].tolist()) == [
         *range(8)

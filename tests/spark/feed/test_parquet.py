@@ -67,9 +67,7 @@ def test_what_does_not_divide_is_dropped_repeated_or_uneven_as_asked(folder: Pat
 
 def test_each_epoch_is_shuffled_anew_and_the_same_everywhere(folder: Path) -> None:
     feed = ParquetFeed(str(folder), shuffle=7, epochs=2)
-    first, second = (
-        [int(i) for b in epoch.batches(50) for i in b["id"]] for epoch in feed.epochs()
-    )
+    first, second = ([int(i) for b in epoch.batches(50) for i in b["id"]] for epoch in feed)
     assert sorted(first) == sorted(second) == list(range(ROWS))
     assert first != second
     assert ids(ParquetFeed(str(folder), shuffle=7)) == first
@@ -78,7 +76,7 @@ def test_each_epoch_is_shuffled_anew_and_the_same_everywhere(folder: Path) -> No
 
 def test_batches_are_arrays_of_the_columns_asked_for(folder: Path) -> None:
     feed = ParquetFeed(str(folder), columns=["id", "image", "day"], rank=1, world_size=2)
-    assert len(feed) == 500 and feed.steps(200) == 3 and feed.steps(200, drop_last=True) == 2
+    assert feed.num_rows == 500 and feed.steps(200) == 3 and feed.steps(200, drop_last=True) == 2
     batches = list(feed.batches(200, shapes={"image": (2, 2)}))
     assert [len(batch["id"]) for batch in batches] == [200, 200, 100]
     assert set(batches[0]) == {"id", "image", "day"}
@@ -95,8 +93,8 @@ def test_a_file_a_pattern_a_list_and_a_dataset_are_sources(folder: Path) -> None
     one = str(folder / "day=0" / "part-0.parquet")
     assert ids(ParquetFeed(one)) == list(range(143))
     assert sorted(ids(ParquetFeed(f"{folder}/day=*/part-[0-6].parquet"))) == list(range(ROWS))
-    assert len(ParquetFeed([one, f"file://{folder}/day=1/part-1.parquet"])) == 286
-    assert len(ParquetFeed(arrow.dataset(str(folder), partitioning="hive"))) == ROWS
+    assert ParquetFeed([one, f"file://{folder}/day=1/part-1.parquet"]).num_rows == 286
+    assert ParquetFeed(arrow.dataset(str(folder), partitioning="hive")).num_rows == ROWS
 
 
 def test_files_of_several_file_systems_are_read_together(tmp_path: Path) -> None:
@@ -120,7 +118,7 @@ def test_another_number_of_ranks_goes_on_where_four_were(folder: Path, then: int
     again = feeds(folder, then, shuffle=3, epochs=2)
     for feed in again:
         feed.restore(*positions)
-        epoch = next(feed.epochs())
+        epoch = next(iter(feed))
         assert epoch.number == 0
         seen += [int(i) for batch in epoch.batches(30) for i in batch["id"]]
         assert len(ids(feed)) == ROWS // then, "and the second epoch as ever"

@@ -166,7 +166,7 @@ def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(
     until(lambda: rig.trainers[0]._states["train"].runs[1].epoch(0).received == ROWS)
     rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
     assert rig.controller.wait(OffsetReply).upto == ROWS
-    batches = next(feed.epochs()).batches(ROWS)
+    batches = next(iter(feed)).batches(ROWS)
     assert next(batches)["y"][0] == 0  # there is room again
     until(lambda: not trainer._states["train"].streams)
     rig.fed()
@@ -268,7 +268,7 @@ def test_stopping_ends_feeders_at_once(rig: Rig) -> None:
     assert isinstance(endless.feeder.hear(), Stop)
     rig.controller.wait(Enough)
     assert rig.controller.wait(HandedOut, lambda message: message.rows == 8)
-    assert list(feed.batches(8)) == [] and list(feed.epochs()) == []
+    assert list(feed.batches(8)) == [] and list(feed) == []
     endless.feeder.close()
     endless.ended()
     late = rig.feeder(partition=5).send([numbers(0)], SCHEMA)

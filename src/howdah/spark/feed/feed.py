@@ -55,6 +55,9 @@ class Epoch:
 class Feed(Loaders):
     """Rows of one named feed, for one rank: ``ctx.feed(name)``. For one thread at a time.
 
+        for epoch in feed:
+            for batch in epoch.batches(256): ...
+
     Arrays are views of received memory, not to be written to: copy what is to be changed.
     `howdah.spark.feed.arrow.columns` says which array a column becomes.
     """
@@ -91,7 +94,7 @@ class Feed(Loaders):
         """
         return self.iterate(size, columns, shapes, drop_last, None)
 
-    def epochs(self) -> Iterator[Epoch]:
+    def __iter__(self) -> Iterator[Epoch]:
         """The epochs of all runs until the feed is ended; what is left of one is dropped when the
         next is asked for. Ranks that leave an epoch early must all do so."""
         key = self._dispenser.next_epoch(None)
@@ -99,8 +102,8 @@ class Feed(Loaders):
             yield Epoch(self, key)
             key = self._dispenser.next_epoch(key)
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Row by row, as dicts of plain values: slow, for programs that want no batches."""
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Row by row, of all epochs, as dicts of plain values: slow, for programs that want no batches."""
         for batch in self.batches(1024):
             names = list(batch)
             for index in range(length(batch)):
@@ -261,14 +264,6 @@ class Feed(Loaders):
         """Columns and Arrow types; waits for the first partition to begin."""
         self._dispenser.wait_schema()
         return self._state.schema
-
-    @property
-    def rows(self) -> int:
-        """Handed out so far, of all epochs."""
-        state = self._state
-        with state.changed:
-            epochs = [epoch for run in state.runs.values() for epoch in run.epochs.values()]
-            return state.rows + sum(epoch.handed for epoch in epochs)
 
     def steps(self, size: int, drop_last: bool = False) -> int | None:
         """How many batches of that size this rank has of an epoch of the present run, for schedules and

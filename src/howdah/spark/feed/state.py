@@ -114,8 +114,6 @@ class FeedState:
         """Run and epoch a batch to train with was last given of."""
         self.batches: deque[Handed] = deque(maxlen=IN_FLIGHT)
         """To train with, handed out last."""
-        self.rows: int = 0
-        """Handed out, of epochs that are over."""
         self._ends: deque[HandedOut | Counted] = deque(maxlen=REMEMBERED)
 
     # -- the controller ------------------------------------------------------------------------------
@@ -337,7 +335,6 @@ class FeedState:
         self.buffered -= epoch.drop()
         epoch.done = True
         epoch.spill_file = epoch.cache = None  # its position may still be asked for
-        self.rows += epoch.handed
         self._report(run, epoch, over=over)
 
     def _over(self, run: TrainerRun, epoch: TrainerEpoch) -> bool:

@@ -116,8 +116,8 @@ def _train_torch(
         return float(total[0] / total[1].clamp(min=_NOTHING))
 
     held_back = args.validation_col or args.validation_fraction
-    validation = ctx.feed("validation").epochs() if held_back else None
-    for number, epoch in enumerate(ctx.feed().epochs(), 1):
+    validation = iter(ctx.feed("validation")) if held_back else None
+    for number, epoch in enumerate(ctx.feed(), 1):
         seen = torch.zeros(2, device=device)
         network.train()
         for batch in epoch.batches(args.batch_size, shapes=_shapes(args)):

@@ -434,7 +434,7 @@ class World:
                 if left == 0 and program.ends is not Ends.WHOLE:
                     break
         else:
-            for epoch in feed.epochs():
+            for epoch in feed:
                 here = program.after if program.ends is Ends.LEAVES else left
                 for batch in epoch.batches(program.size, drop_last=program.drop_last):
                     self._given(process, made, feed, batch["id"])
