@@ -90,6 +90,22 @@ def test_it_is_the_same_whether_it_was_there_or_not(tmp_path: Path) -> None:
     assert made("3") == none_there
 
 
+def test_it_can_take_the_place_of_its_source(tmp_path: Path) -> None:
+    good, bad = tmp_path / "m.py", tmp_path / "template.py"
+    good.write_text("x = 1\n")
+    bad.write_text("{% if %}")
+    entries = [TarEntry("a/m.py", path=good), TarEntry("a/template.py", path=bad)]
+    kept, made = with_byte_code(entries, PYTHON, tmp_path / "scratch", instead=True)
+    assert (kept.name, made.name) == ("a/template.py", "a/m.pyc")
+    assert made.path is not None
+    (tmp_path / "m.pyc").write_bytes(made.path.read_bytes())
+    good.unlink()
+    program = "import m; print(m.x, m.__file__.endswith('m.pyc'))"
+    line = [PYTHON, "-S", "-c", program]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "1 True\n"
+
+
 def test_modules_of_the_folder_it_runs_in_are_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from howdah.packing.archives import Archive, ArchiveKind, PackingError
 from howdah.packing.python import elf
 from howdah.packing.python import runtime as runtimes
 from howdah.packing.python.prebuilt_archives import HEAD, python_minor
-from howdah.packing.python.runtime import runtime
+from howdah.packing.python.runtime import SUBMITTERS, runtime
 from tests.packing import portable
 from tests.packing.unpacking import names, run, unpack
 
@@ -114,6 +115,54 @@ for name, module in list(sys.modules.items()):
     before = names(ready.place)
     ready.run(program)
     assert names(ready.place) == before
+
+
+def test_interpreter_and_packages_are_byte_code_alone(ready: Ready) -> None:
+    """A node takes its time with each file, and no process of ours reads sources."""
+    modules = [path for path in ready.place.rglob("*.py") if path.name != "__init__.py"]
+    assert len(modules) < 20, "those that are no Python of this version"
+    assert len([*ready.place.rglob("*.pyc")]) > 500
+
+
+def test_what_runs_on_a_cluster_has_byte_code(ready: Ready) -> None:
+    """All that it imports of Howdah, at once or later."""
+    root = ready.code / "howdah"
+    waiting = [
+        path
+        for folder in ("coordinator", "agent", "frameworks", "backends/yarn/master")
+        for path in (root / folder).rglob("*.py")
+    ]
+    seen = {*waiting}
+    while waiting:
+        path = waiting.pop()
+        assert not str(path.relative_to(root)).startswith(SUBMITTERS)
+        assert (
+            path.parent / "__pycache__" / f"{path.stem}.{sys.implementation.cache_tag}.pyc"
+        ).is_file()
+        found = {*imported(path, root)} - seen
+        seen |= found
+        waiting += found
+    assert len(seen) > 200
+    for folder in SUBMITTERS:
+        assert not [*(root / folder).rglob("*.pyc")]
+
+
+def imported(path: Path, root: Path) -> Iterator[Path]:
+    """Files of Howdah's that a module imports anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ImportFrom(module=str(module), names=names):
+                modules = [module, *(f"{module}.{each.name}" for each in names)]
+            case ast.Import(names=names):
+                modules = [each.name for each in names]
+            case _:
+                continue
+        for module in modules:
+            place = root.parent / module.replace(".", "/")
+            for file in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
+                # The package itself has doors to everything, which open when somebody asks.
+                if file.is_file() and file.is_relative_to(root) and file.parent != root:
+                    yield file
 
 
 def test_programs_among_its_packages_are_in_bin(ready: Ready) -> None:

@@ -30,7 +30,7 @@ LIMIT = 10 * 10**9
 _IN_USE_S = 3600.0
 _LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
-_FORMAT = 2
+_FORMAT = 3
 """Grows when archives of the same inputs become others."""
 
 
@@ -207,10 +207,11 @@ def tar_of(
     content: Content,
     scratch: Path,
     progress: Callable[[str, int, int | None], None],
+    level: int = tarball.LEVEL,
 ) -> Archive:
     """Write the archive of that content into the folder."""
     path = scratch / "archive.tar.gz"
-    packed = tarball.write(content.entries, path, f"packing {kind.value}", progress)
+    packed = tarball.write(content.entries, path, f"packing {kind.value}", progress, level)
     return Archive(
         kind=kind,
         digest=packed.digest,

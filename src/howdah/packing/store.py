@@ -9,6 +9,7 @@ last use, to the day, for those who clean up.
 from __future__ import annotations
 
 import posixpath
+import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -41,7 +42,7 @@ class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArchiveStore:
-    """Archives of one user on one file system."""
+    """Archives of one user on one file system. Several threads may bring some at once."""
 
     def __init__(
         self, hdfs: Hdfs, base_url: str, whole: Callable[[str], str] = lambda url: url
@@ -51,6 +52,7 @@ class ArchiveStore:
         self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs = hdfs
         self._seen: dict[str, HdfsStat] | None = None
+        self._looking = threading.Lock()
 
     def url(self, archive: Archive) -> str:
         """Where it is, or would be."""
@@ -191,12 +193,13 @@ class ArchiveStore:
 
     def _files(self) -> dict[str, HdfsStat]:
         """What is there, looked at once: one call for all archives of a submission."""
-        if self._seen is None:
-            from howdah.storage.hdfs.errors import NotFound
+        with self._looking:
+            if self._seen is None:
+                from howdah.storage.hdfs.errors import NotFound
 
-            try:
-                found: Sequence[HdfsStat] = self.hdfs.list(self.folder)
-            except NotFound:
-                found = ()
-            self._seen = {posixpath.basename(status.path): status for status in found}
-        return self._seen
+                try:
+                    found: Sequence[HdfsStat] = self.hdfs.list(self.folder)
+                except NotFound:
+                    found = ()
+                self._seen = {posixpath.basename(status.path): status for status in found}
+            return self._seen

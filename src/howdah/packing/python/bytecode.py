@@ -76,8 +76,11 @@ def with_byte_code(
     python: Path,
     scratch: Path,
     progress: Progress = quiet,
+    *,
+    instead: bool = False,
 ) -> tuple[TarEntry, ...]:
-    """The entries and, for each Python file among them, its byte code in ``__pycache__``.
+    """The entries and, for each Python file among them, its byte code in ``__pycache__``; or ``instead`` of
+    the file, beside where it would be (``m.pyc``).
 
     Raises:
         PackingError: the interpreter cannot be run.
@@ -88,22 +91,26 @@ def with_byte_code(
     )
     scratch.mkdir(parents=True, exist_ok=True)
     groups = [sources[at : at + _GROUP] for at in range(0, len(sources), _GROUP)]
-    found: list[TarEntry] = []
+    found: dict[str, TarEntry] = {}
     sizes = [sum(entry.path.stat().st_size for entry in group if entry.path) for group in groups]
     done = 0
     with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
         jobs = [
-            pool.submit(_compile, group, python, scratch / str(number))
+            pool.submit(_compile, group, python, scratch / str(number), instead)
             for number, group in enumerate(groups)
         ]
         for size, job in zip(sizes, jobs):
-            found += job.result()
+            found |= job.result()
             done += size
             progress("compiling", done, sum(sizes))
-    return (*entries, *found)
+    kept = [entry for entry in entries if not (instead and entry.name in found)]
+    return (*kept, *found.values())
 
 
-def _compile(group: Sequence[TarEntry], python: Path, scratch: Path) -> list[TarEntry]:
+def _compile(
+    group: Sequence[TarEntry], python: Path, scratch: Path, instead: bool
+) -> dict[str, TarEntry]:
+    """Byte code by the name of its source."""
     scratch.mkdir()
     wanted = [
         (str(entry.path.absolute()), entry.name, str(scratch.absolute() / f"{number}.pyc"))
@@ -127,7 +134,12 @@ def _compile(group: Sequence[TarEntry], python: Path, scratch: Path) -> list[Tar
         raise PackingError(f"{python} cannot compile what is packed: {why[0]}") from error
     tag, done = json.loads(run.stdout)
     names = {target: name for _, name, target in wanted}
-    return [TarEntry(_cached(names[target], tag), path=Path(target)) for target in done]
+    return {
+        names[target]: TarEntry(
+            f"{names[target]}c" if instead else _cached(names[target], tag), path=Path(target)
+        )
+        for target in done
+    }
 
 
 def _cached(name: str, tag: str) -> str:

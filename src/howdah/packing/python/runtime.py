@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, SizeRow, quiet
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.tarball import TarEntry, is_executable
+from howdah.packing.tarball import FAST, TarEntry, is_executable
 from howdah.version import PACKAGE, __version__
 
 if TYPE_CHECKING:
@@ -36,7 +36,21 @@ the submitter's side: cryptography makes a job's certificates at submission, pyy
 cloudpickle runs in the programs' own Python."""
 OPTIONAL = ("nvidia-ml-py",)
 """Taken along where they are installed: GPUs' names and use."""
+SUBMITTERS = (
+    "backends/local/",
+    "backends/spark/",
+    "cli/",
+    "client/",
+    "compat/",
+    "integrations/",
+    "packing/",
+    "portal/",
+    "spark/",
+)
+"""Folders of Howdah that no process of its own imports on a cluster: they come without byte code."""
 PYTHON = "bin/python3"
+_WITHOUT = ("howdah", "argcomplete")
+"""Howdah is an archive of its own; argcomplete is for a command of hdfs-native's."""
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
 
 
@@ -60,7 +74,7 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
 
     def make(scratch: Path) -> Archive:
         content = _base_content(python, further, scratch, progress)
-        return tar_of(ArchiveKind.RUNTIME, content, scratch, progress)
+        return tar_of(ArchiveKind.RUNTIME, content, scratch, progress, FAST)
 
     inputs = (NEEDED, OPTIONAL, tuple(further), _installed(python))
     return Cache(cache).get(ArchiveKind.RUNTIME, inputs, make)
@@ -118,12 +132,15 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
     def make(scratch: Path) -> Archive:
         from howdah.packing.python.bytecode import with_byte_code
 
+        submitters = tuple(f"howdah/{each}" for each in SUBMITTERS)
+        plain = [entry for entry in entries if entry.name.startswith(submitters)]
+        used = [entry for entry in entries if not entry.name.startswith(submitters)]
         content = Content(
-            entries=with_byte_code(entries, our_python(), scratch / "pyc", progress),
+            entries=(*plain, *with_byte_code(used, our_python(), scratch / "pyc", progress)),
             rows=(SizeRow("howdah", sum(map(_size, entries)), len(entries)),),
             notes=(f"Howdah {__version__}, from {folder}",),
         )
-        return tar_of(ArchiveKind.HOWDAH, content, scratch, progress)
+        return tar_of(ArchiveKind.HOWDAH, content, scratch, progress, FAST)
 
     return Cache(cache).get(ArchiveKind.HOWDAH, (inputs, _python_stamp()), make)
 
@@ -136,26 +153,34 @@ def _base_content(
     from howdah.packing.python.interpreter import glibc_note, interpreter
 
     progress("looking at the interpreter", 0, None)
-    wanted = distributions.closure((*NEEDED, *further), (*OPTIONAL, *_with_plugins()), ("howdah",))
-    by_name = {
-        f"{each.name} {each.version}": [*distributions.entries(each, "@site")] for each in wanted
-    }
+    ours = {each.name for each in distributions.closure(NEEDED, OPTIONAL, _WITHOUT)}
+    wanted = distributions.closure((*NEEDED, *further), (*OPTIONAL, *_with_plugins()), _WITHOUT)
     base = interpreter(python, scratch / "elf")
-    by_name = {
-        name: [_placed(entry, base.site) for entry in some] for name, some in by_name.items()
+    parts = {f"Python {base.version}": [*base.entries]}
+    others: list[TarEntry] = []
+    for each in wanted:
+        placed = [_placed(entry, base.site) for entry in distributions.entries(each, "@site")]
+        parts[f"{each.name} {each.version}"] = placed
+        others += [] if each.name in ours else placed
+    named = {entry.name for entry in others}
+    known = [entry for part in parts.values() for entry in part if entry.name not in named]
+    libc = max(base.glibc, *(elf.glibc(entry.content) for entry in known + others if entry.content))
+    # Two files for each module would be half of the archive's files, and the node takes its time with each.
+    entries = {
+        entry.name: entry
+        for entry in (
+            *with_byte_code(known, base.executable, scratch / "pyc", progress, instead=True),
+            *with_byte_code(others, base.executable, scratch / "others", progress),
+        )
     }
-    libc = max(
-        base.glibc,
-        *(elf.glibc(entry.content) for some in by_name.values() for entry in some if entry.content),
-    )
-    placed = [entry for some in by_name.values() for entry in some]
-    rows = [SizeRow(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
-    rows += [SizeRow(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
-    entries = with_byte_code((*base.entries, *placed), base.executable, scratch / "pyc", progress)
-    plain = len(base.entries) + len(placed)
-    rows.append(SizeRow("byte code", sum(map(_size, entries[plain:])), len(entries) - plain))
+    rows: list[SizeRow] = []
+    byte_code = dict(entries)
+    for name, part in parts.items():
+        shipped = [byte_code.pop(entry.name) for entry in part if entry.name in byte_code]
+        rows.append(SizeRow(name, sum(map(_size, shipped)), len(shipped)))
+    rows.append(SizeRow("byte code", sum(map(_size, byte_code.values())), len(byte_code)))
     return Content(
-        entries=entries,
+        entries=tuple(entries.values()),
         python=base.python,
         rows=tuple(sorted(rows, key=lambda row: -row.size)),
         notes=(f"Python {base.version} of {base.executable}; {glibc_note(libc)}",),

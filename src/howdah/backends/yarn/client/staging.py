@@ -169,6 +169,7 @@ class Packing:
         cache = cache or cache_folder()
         folder = loaded.folder
         self._job = job
+        self._pool = pool
         place = Path(loaded.source) if loaded.source else None
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
@@ -213,15 +214,29 @@ class Packing:
                 name=name, url=there.url, size=there.size, mtime_ms=there.mtime_ms, kind=kind
             )
 
+        def shipping(name: str, made: Future[Any]) -> Future[LocalResource | None]:
+            """In a thread: what is packed first need not wait for what takes longer."""
+
+            def ship() -> LocalResource | None:
+                archive = result(made)
+                return shipped(name, archive) if archive is not None else None
+
+            return self._pool.submit(ship)
+
         job = self._job
-        own = [(names.HOWDAH, self._own), (names.CONF, self._conf)]
+        all_made = {
+            names.RUNTIME: self._base,
+            names.HOWDAH: self._own,
+            names.CONF: self._conf,
+            names.SOURCE: self._source,
+            names.ENVIRONMENT: self._environment,
+        }
+        going = {name: shipping(name, made) for name, made in all_made.items() if made is not None}
+        there = {name: result(one) for name, one in going.items()}
+        runtime_parts = [there[name] for name in (names.RUNTIME, names.HOWDAH, names.CONF)]
         python = job.hadoop.python or ""
-        parts: list[LocalResource] = []
         if (base := self.base(result)) is not None:
-            parts.append(shipped(names.RUNTIME, base))
             python = f"{HERE}/{names.RUNTIME}/{base.python}"
-        parts += [shipped(name, result(made)) for name, made in own]
-        source = result(self._source) if self._source else None
         environment = result(self._environment) if self._environment else None
         more = {
             role: tuple(
@@ -232,10 +247,10 @@ class Packing:
         return LocalResources(
             application_id=application_id,
             user=user,
-            runtime=tuple(parts),
+            runtime=tuple(part for part in runtime_parts if part is not None),
             runtime_python=python,
-            source=shipped(names.SOURCE, source) if source else None,
-            environment=shipped(names.ENVIRONMENT, environment) if environment else None,
+            source=there.get(names.SOURCE),
+            environment=there.get(names.ENVIRONMENT),
             python=interpreter(job, environment),
             files=more,
             classpath=job.hadoop.classpath,
