@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,27 @@ def test_a_copy_has_modes_and_times_and_is_no_link(folder: Path, tmp_path: Path)
     assert (new.st_mtime_ns, new.st_mode) == (old.st_mtime_ns, old.st_mode)
     (copy / "pkg/deep/data.txt").write_text("changed")
     assert (folder / "pkg/deep/data.txt").read_text() == "deep"
+
+
+def test_what_goes_away_while_it_is_looked_at_is_left_out(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler's temporary file, say, or byte code that another Python writes."""
+    scandir = os.scandir
+
+    @contextlib.contextmanager
+    def listed(place: Path) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(place) as entries:
+            found = list(entries)
+        yield found
+        if place == folder / "pkg":
+            (folder / "pkg/model.py").unlink()
+            shutil.rmtree(folder / "pkg/deep")
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert snapshot(folder, tmp_path / "copy") == ""
+    assert [path.name for path in (tmp_path / "copy/pkg").iterdir()] == []
+    assert (tmp_path / "copy/train.py").exists()
 
 
 def test_environments_and_version_control_are_linked_and_stores_left_out(

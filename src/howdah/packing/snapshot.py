@@ -129,14 +129,17 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
             continue
         if place:
             yield _Entry(place, is_folder=True)
-        for entry in os.scandir(folder / place):
+        for entry in _listed(folder / place):
             name, path = f"{place}/{entry.name}".lstrip("/"), Path(entry.path)
             if path in without:
                 continue
-            if entry.is_symlink():
-                yield _Entry(name, link=_target(path, name))
+            try:
+                if entry.is_symlink():
+                    yield _Entry(name, link=_target(path, name))
+                    continue
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:  # it went away meanwhile
                 continue
-            status = entry.stat(follow_symlinks=False)
             is_folder = stat.S_ISDIR(status.st_mode)
             if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
                 yield _Entry(name, link=str(path))
@@ -148,6 +151,14 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
                 yield _Entry(name, link=str(path))
             else:
                 waiting.append(name)
+
+
+def _listed(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:  # it went away meanwhile
+        return []
 
 
 def _target(link: Path, name: str) -> str:
