@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from howdah.backends.local.node.supervision import (
     CANNOT_START,
     MAX_NO_ROOM,
+    MAX_NOT_INSTALLED,
     MAX_RAPID,
+    NOT_INSTALLED,
     RAPID_S,
+    UPGRADE_DELAY_S,
     Supervision,
     Verdict,
     describe,
@@ -53,6 +56,18 @@ def test_a_coordinator_that_lives_a_while_each_time_is_never_given_up(lives: lis
 def test_one_that_cannot_be_imported_is_given_up_at_once() -> None:
     decision, _ = Supervision().ended(CANNOT_START << 8, 0.1)
     assert decision.verdict is Verdict.GIVE_UP
+
+
+def test_while_there_is_no_howdah_to_start_one_from_the_job_waits_two_minutes_for_it() -> None:
+    supervision = Supervision()
+    for _ in range(MAX_NOT_INSTALLED):
+        decision, supervision = supervision.ended(NOT_INSTALLED << 8, 0.1)
+        assert (decision.verdict, decision.delay_s) == (Verdict.RESTART, UPGRADE_DELAY_S)
+    decision, _ = supervision.ended(NOT_INSTALLED << 8, 0.1)
+    assert decision.verdict is Verdict.GIVE_UP
+    assert "no Howdah" in decision.reason
+    _, supervision = supervision.ended(KILLED, 3600.0)
+    assert supervision.not_installed == 0
 
 
 def test_where_there_is_no_room_for_one_the_job_waits_for_it_an_hour_long() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import socket
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ from howdah.wire.addresses import listening
 
 PATIENCE_S = 1.0
 """The app is started after this at the latest, if the gang takes its time to come together."""
+NEEDED_LATER = ("howdah.storage.hdfs.files", "howdah.wire.authority")
+"""What a coordinator may need weeks later, for outputs: by then an upgrade may have put another release there."""
 _ON_THE_WAY = (
     TaskState.LAUNCHING,
     TaskState.IDLE,
@@ -86,6 +89,8 @@ def _programs_run(state: JobState) -> bool:
 
 
 def _modules():
+    for name in NEEDED_LATER:
+        importlib.import_module(name)
     from howdah.coordinator.web.app import create_app
     from howdah.coordinator.web.server import serve
 

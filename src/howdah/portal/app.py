@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from howdah.client.lookup.states import GOING_ON
 from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
+from howdah.coordinator.web.page_texts import environment
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     Gate,
@@ -26,7 +27,7 @@ from howdah.coordinator.web.security import (
     Refusal,
     headers_of,
 )
-from howdah.portal import query
+from howdah.portal import openapi, prometheus, query
 from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
 from howdah.portal.comparison import MOST, compare_page, read
 from howdah.portal.documents import JobList
@@ -138,6 +139,7 @@ def create_portal(
     else:
         gate = TeamGate(identity, clock, team, None if origin is None else origin.owns)
     static = StaticFiles("howdah.portal")
+    environment("howdah.portal")  # reads what it needs
     pages = JobPages(jobs, gate, static.version, team, origin)
 
     def reader_of(request: Request) -> Reader | None:
@@ -244,9 +246,6 @@ def create_portal(
         return Response(msgspec.json.encode(started), 201, media_type="application/json")
 
     async def scraped(request: Request) -> Response:
-        # Imported at the first scrape: most portals are never scraped.
-        from howdah.portal import prometheus
-
         reader = reader_of(request)
         unended = await found(JobQuery(states=GOING_ON, limit=PAGE_MAX), reader)
         choices = await asyncio.to_thread(jobs.index.choices, reader)
@@ -254,10 +253,8 @@ def create_portal(
         return Response(body, media_type=prometheus.CONTENT_TYPE)
 
     async def described(request: Request) -> Response:
-        from howdah.portal import openapi
-
-        described = openapi.document(team.user_header if team else "")
-        return Response(msgspec.json.encode(described), media_type="application/json")
+        document = openapi.document(team.user_header if team else "")
+        return Response(msgspec.json.encode(document), media_type="application/json")
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])

@@ -17,8 +17,8 @@ from howdah.client.advice_inputs import evidence
 from howdah.client.following import offline_job
 from howdah.client.lookup.site import site_of
 from howdah.client.measurements import last, measurements
-from howdah.coordinator.web.app import environment
 from howdah.coordinator.web.documents import Stage, Timeline, brief
+from howdah.coordinator.web.page_texts import environment
 from howdah.portal.pages import duration, moment, tone
 from howdah.portal.rows import Row
 from howdah.spec.model import Job

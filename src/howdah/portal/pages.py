@@ -9,7 +9,8 @@ import msgspec
 from starlette.responses import HTMLResponse, Response
 
 from howdah.client.lookup.states import GOING_ON, STATES
-from howdah.coordinator.web.app import environment, form_key
+from howdah.coordinator.web.app import form_key
+from howdah.coordinator.web.page_texts import environment
 from howdah.portal.index import Choices, FoundJobs
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked

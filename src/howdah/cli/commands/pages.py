@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import os
 import secrets
 import signal
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
     from howdah.core.messages import Task
     from howdah.portal.app import PortalApp
+
+NEEDED_LATER = (
+    "howdah.backends.copied_site",
+    "howdah.storage.hdfs.files",
+    "howdah.wire.authority",
+)
+"""What only some questions to a portal need; it runs for months, and may be upgraded meanwhile."""
 
 
 @click.command("ui")
@@ -84,6 +92,8 @@ async def show(
     """
     from howdah.coordinator.web import server as web
 
+    for name in NEEDED_LATER:
+        importlib.import_module(name)
     server = await web.serve(app, sock)
     others: WebServer | None = None
     if pages is not None and app.task_pages is not None:

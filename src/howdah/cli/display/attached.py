@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import enum
 import errno
+import importlib
 import os
 import signal
 import sys
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
 
 # What shows a job is imported once it is submitted: the cluster starts it meanwhile.
+NEEDED_LATER = ("howdah.cli.failures", "howdah.client.advice_inputs")
+"""For the job's end, which may come weeks later, after an upgrade."""
 
 
 class Tie(enum.Enum):
@@ -149,6 +152,8 @@ class _Session:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
         directory = await asyncio.to_thread(start)
+        for name in NEEDED_LATER:
+            importlib.import_module(name)
         from howdah.cli.display.writer import Writer
         from howdah.client.handle import AsyncJobHandle
 

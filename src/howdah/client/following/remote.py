@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import ssl
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -45,6 +46,14 @@ from howdah.wire.messages import (
 from howdah.wire.status import JobView
 from howdah.wire.tls import PeerRole, client_context
 
+NEEDED_LATER = (
+    "howdah.client.following.tunnel",
+    "howdah.coordinator.driver",
+    "howdah.core.machine",
+    "howdah.wire.authority",
+    "howdah.wire.tickets",
+)
+"""What only some who follow a job need, and they at its end or on the way."""
 ANSWER_S = 30.0
 """For an answer of the coordinator, a fail-over included."""
 CONNECT_S = 5.0
@@ -86,6 +95,11 @@ class WaitingReason(msgspec.Struct, frozen=True):
 Update = RecordUpdate | LogUpdate | JobView | Link | WaitingReason
 
 
+def _import_rest() -> None:
+    for name in NEEDED_LATER:
+        importlib.import_module(name)
+
+
 class Remote:
     """One job's coordinator, whichever it is at the moment."""
 
@@ -97,6 +111,7 @@ class Remote:
         """How far its clock is ahead of this machine's."""
         self._context: ssl.SSLContext | None = None
         self._seen: CoordinatorAddress | None = None
+        self._loading: asyncio.Future[None] | None = None
 
     @cached_property
     def site(self) -> Site:
@@ -134,6 +149,11 @@ class Remote:
     async def _ask_site(self, question: Callable[[], _A]) -> _A:
         return question() if self.site.at_hand else await asyncio.to_thread(question)
 
+    def _load_rest(self) -> None:
+        """Import what is needed at the job's end: by then an upgrade may have put another release there."""
+        if self._loading is None:
+            self._loading = asyncio.ensure_future(asyncio.to_thread(_import_rest))
+
     async def follow(
         self, position: FollowerPosition, *, logs: bool = True, tasks: Iterable[Task] = ()
     ) -> AsyncIterator[Update]:
@@ -154,6 +174,7 @@ class Remote:
             try:
                 async for text in _told_meanwhile(reaching, told, PATIENCE_S):
                     if text is not None:
+                        self._load_rest()
                         yield WaitingReason(text)
                     elif met and not away:
                         away = True
@@ -166,6 +187,7 @@ class Remote:
             try:
                 welcome = await self._greet(channel)
                 met = True
+                self._load_rest()
                 if away:
                     away = False
                     yield Link(welcome.incarnation)

@@ -6,7 +6,6 @@ The job page and the small pages around it. Static files are served under their 
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import mimetypes
 import re
@@ -16,7 +15,6 @@ from collections.abc import Awaitable, Callable, Collection
 from importlib import resources
 from typing import Any
 
-import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -29,8 +27,9 @@ from starlette.types import Message, Receive, Scope, Send
 from howdah.backends.base import PageReaders
 from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.clients.task_pages import PageUnreachable
-from howdah.coordinator.web import api, proxy, stream
+from howdah.coordinator.web import api, openapi, prometheus, proxy, stream
 from howdah.coordinator.web.masking import ReadersJob
+from howdah.coordinator.web.page_texts import PACKAGE, environment, texts
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     MAY_STOP,
@@ -83,6 +82,7 @@ def create_app(
     gate = Gate(source, hosts, clock, readers)
     watchers = stream.Watchers(source)
     static = StaticFiles()
+    environment()  # reads what it needs
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
@@ -91,8 +91,6 @@ def create_app(
         return login(gate, request)
 
     async def described(request: Request) -> Response:
-        from howdah.coordinator.web import openapi
-
         return Response(msgspec.json.encode(openapi.document()), media_type="application/json")
 
     app = JobApp(
@@ -209,9 +207,6 @@ def _scrape(source: LiveJob, changes: StatusChanges) -> Callable[[Request], Awai
     registry = None
 
     async def metrics(request: Request) -> Response:
-        # Imported at the first scrape: most jobs are never scraped.
-        from howdah.coordinator.web import prometheus
-
         nonlocal registry
         if registry is None:
             registry = prometheus.registry(changes.view, prometheus.ReportedMetrics(source.metrics))
@@ -259,7 +254,6 @@ class _Proxied:
             await response(scope, receive, send)
 
 
-_PACKAGE = "howdah.coordinator.web"
 _CSP = "Content-Security-Policy"
 
 _MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -274,7 +268,7 @@ class StaticFiles:
 
     def __init__(self, more: str | None = None) -> None:
         self._files: dict[str, bytes] = {}
-        for package in filter(None, (_PACKAGE, more)):
+        for package in filter(None, (PACKAGE, more)):
             self._read(resources.files(package).joinpath("static"), "")
         digest = hashlib.sha256()
         for name, content in sorted(self._files.items()):
@@ -304,19 +298,6 @@ class StaticFiles:
                 self._files[prefix + entry.name] = entry.read_bytes()
 
 
-@functools.cache
-def environment(package: str = _PACKAGE) -> jinja2.Environment:
-    """The templates of a package; those of the job page besides, for parts that both have."""
-    packages = dict.fromkeys((package, _PACKAGE))
-    return jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, "templates") for each in packages]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-
-
 def form_key() -> str:
     """What tells a form that is sent twice from two forms."""
     return secrets.token_urlsafe(12)
@@ -336,11 +317,6 @@ def job_page(view: JobView, frame: PageFrame, *, reads_only: bool = False) -> Re
     return HTMLResponse(text, headers={"Referrer-Policy": "same-origin"} if frame.may_rerun else {})
 
 
-@functools.cache
-def _notice_style() -> str:
-    return resources.files(_PACKAGE).joinpath("templates/notice.css").read_text()
-
-
 def notice(
     title: str, text: str, status: int = 200, *, to: str | None = None, after_s: int = 0
 ) -> Response:
@@ -353,7 +329,7 @@ def notice(
         to: a relative address the browser goes on to by itself.
         after_s: when.
     """
-    style = _notice_style()
+    style = texts()["notice.css"]
     page = environment().get_template("notice.html")
     body = page.render(title=title, text=text, style=style, to=to, after_s=after_s)
     # The style stands in the page itself; its hash is what the policy lets through.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import html
-import importlib.resources
 import json
 import re
 from collections.abc import AsyncIterator, Iterable
@@ -25,6 +24,7 @@ import msgspec
 from starlette.types import Message, Send
 
 from howdah.coordinator.web.documents import Changes, LogMatches, LogPage, SeriesPage, Stage
+from howdah.coordinator.web.page_texts import texts
 from howdah.core.messages import Level, Task
 from howdah.core.plan import Plan
 from howdah.core.state import JobPhase, Outcome, TaskState
@@ -119,11 +119,7 @@ def _is_telling(value: str) -> bool:
 @functools.cache
 def _vocabulary() -> frozenset[str]:
     """Words of Howdah's own answers: without them the page could not be read."""
-    page = (
-        importlib.resources.files("howdah.coordinator.web")
-        .joinpath("templates/job.html")
-        .read_text()
-    )
+    page = texts()["job.html"]
     schemas = msgspec.json.schema_components(
         (JobView, Changes, LogPage, LogMatches, SeriesPage, Sample, Plan, Job)
     )

@@ -13,7 +13,8 @@ from starlette.responses import HTMLResponse, Response
 from howdah.backends import registry
 from howdah.client.lookup.states import GOING_ON
 from howdah.coordinator.web.api import json_body
-from howdah.coordinator.web.app import environment, form_key
+from howdah.coordinator.web.app import form_key
+from howdah.coordinator.web.page_texts import environment
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import Task
 from howdah.frameworks.sidecars import NOTEBOOK

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from howdah.backends.local import processes
 from howdah.backends.local.node.agents import last_line
+from howdah.backends.local.node.coordinator_program import CoordinatorProgram
 from howdah.backends.local.node.event_loop import EventLoop, Timer
-from howdah.backends.local.node.forking import cannot_start, entry, fork
+from howdah.backends.local.node.forking import fork
 from howdah.backends.local.node.log import log_to, note
 from howdah.backends.local.node.supervision import RAPID_S, Supervision, Verdict, describe
 
@@ -25,13 +26,17 @@ class CoordinatorSupervisor:
     """Keeps one coordinator alive until the job is over."""
 
     def __init__(
-        self, loop: EventLoop, job_dir: Path, coordinator: str, over: Callable[[str], None]
+        self,
+        loop: EventLoop,
+        job_dir: Path,
+        coordinator: CoordinatorProgram,
+        over: Callable[[str], None],
     ) -> None:
-        """``coordinator`` is ``module:function``. ``over`` is called once: with "" when the job is
-        over, else with the reason why there will be no coordinator any more."""
+        """``over`` is called once: with "" when the job is over, else with the reason why there will be
+        no coordinator any more."""
         self._loop = loop
         self._job_dir = job_dir
-        self._entry = coordinator
+        self._program = coordinator
         self._over = over
         self._started: float | None = None
         self._supervision = Supervision()
@@ -64,7 +69,8 @@ class CoordinatorSupervisor:
             self._loop.on_end(pid, started, partial(self._ended, None))
 
     def start(self) -> None:
-        """Fork a coordinator."""
+        """Start a coordinator, in a fresh interpreter: an upgrade may have put another release where this
+        process, which may be weeks old, came from, and of two releases at once it could not run."""
         self._restart = None
         try:
             pid = fork(self._coordinate)
@@ -107,11 +113,7 @@ class CoordinatorSupervisor:
 
     def _coordinate(self) -> int:
         log_to(self._job_dir / COORDINATOR_LOG)
-        try:
-            main = entry(self._entry)
-        except Exception as error:
-            return cannot_start(cannot_import(error))
-        return main(str(self._job_dir))
+        return self._program.become(self._job_dir)
 
     def _ended(self, status: int | None) -> None:
         self.pid = None
@@ -137,8 +139,3 @@ class CoordinatorSupervisor:
     def _finish(self, reason: str) -> None:
         self._done = True
         self._over(reason)
-
-
-def cannot_import(error: BaseException) -> str:
-    """What the coordinator's log says then."""
-    return f"The coordinator cannot be imported: {type(error).__name__}: {error}"

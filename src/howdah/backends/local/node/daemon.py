@@ -2,7 +2,7 @@
 
 It
 
-- keeps a coordinator alive (`keeper`);
+- keeps a coordinator alive (`coordinator_supervisor`);
 - forks an agent in milliseconds whenever the coordinator asks (`containers`);
 - tells the coordinator of every container's end, again and again until it is acknowledged;
 - ends with the job, and leaves nothing behind.
@@ -40,9 +40,11 @@ from howdah.backends.local.messages import (
     ToNode,
 )
 from howdah.backends.local.node.containers import Containers
+from howdah.backends.local.node.coordinator_program import CoordinatorProgram
 from howdah.backends.local.node.coordinator_supervisor import CoordinatorSupervisor
 from howdah.backends.local.node.event_loop import EventLoop
 from howdah.backends.local.node.log import note
+from howdah.backends.local.node.lost_job import write_lost
 from howdah.backends.local.node.server_socket import DaemonSocket
 from howdah.backends.local.unix_connection import UnixConnection
 from howdah.wire.frames import FrameError
@@ -68,8 +70,8 @@ KEEP_VARIABLE = "HOWDAH_KEEP_WORK"
 class NodeDaemon:
     """One job's daemon."""
 
-    def __init__(self, job_dir: Path, agent: str, coordinator: str) -> None:
-        """Become the job's only daemon. ``agent`` and ``coordinator`` are ``module:function``.
+    def __init__(self, job_dir: Path, agent: str, coordinator: CoordinatorProgram) -> None:
+        """Become the job's only daemon. ``agent`` is ``module:function``.
 
         Raises:
             BackendError: the job has a living one, or sockets cannot be made here.
@@ -187,8 +189,6 @@ class NodeDaemon:
         self._stop_when_empty()
 
     def _record(self, reason: str) -> None:
-        from howdah.backends.local.node.lost_job import write_lost
-
         words = self._supervisor.last_words()
         note(f"given up: {reason}")
         try:

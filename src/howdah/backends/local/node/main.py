@@ -21,16 +21,13 @@ import msgspec
 from howdah.agent.host.processes import name_process
 from howdah.backends.base import BackendError
 from howdah.backends.local.messages import Go, Reply
-from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG, cannot_import
+from howdah.backends.local.node.coordinator_program import COORDINATOR, CoordinatorProgram
+from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG
 from howdah.backends.local.node.daemon import LOG, NodeDaemon
 from howdah.backends.local.node.forking import cannot_start, entry, fork, no_input
 from howdah.backends.local.node.log import log_to
 
 AGENT = "howdah.agent.main:main"
-COORDINATOR = "howdah.coordinator.main:main"
-"""Named, not imported: the coordinator is a room above this one."""
-BACKEND = "howdah.backends.local.backend:LocalBackend"
-"""What a coordinator here will ask for."""
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -50,7 +47,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
     os.dup2(starter.fileno(), 2)
     with contextlib.suppress(Exception):  # an agent that can't be imported says so when launched
         entry(options.agent)
-    early = None if options.adopt else Early(options.coordinator)
+    coordinator = CoordinatorProgram(options.coordinator, tuple(options.path))
+    early = None if options.adopt else Early(coordinator)
     line = starter.makefile("rb").readline()
     if not line.endswith(b"\n"):
         os._exit(0)  # the starter gave up, or died; the waiting coordinator sees it too
@@ -58,7 +56,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     job_dir = Path(go.job_dir)
     try:
         log_to(job_dir / LOG)
-        node = NodeDaemon(job_dir, options.agent, options.coordinator)
+        node = NodeDaemon(job_dir, options.agent, coordinator)
     except (BackendError, OSError) as error:
         _answer(starter, Reply(pid=os.getpid(), problem=str(error)))
         os._exit(1)
@@ -81,7 +79,7 @@ def _answer(starter: socket.socket, reply: Reply) -> None:
 class Early:
     """A coordinator that is forked, and imports all it needs, before there is a job directory."""
 
-    def __init__(self, coordinator: str) -> None:
+    def __init__(self, coordinator: CoordinatorProgram) -> None:
         read, self._write = os.pipe()
         self.pid: int = fork(partial(_wait_and_coordinate, coordinator), [read])
         os.close(read)
@@ -93,16 +91,11 @@ class Early:
         os.close(self._write)
 
 
-def _wait_and_coordinate(coordinator: str) -> int:
-    problem = ""
-    try:
-        entry(coordinator)
-        entry(BACKEND)
-    except Exception as error:
-        problem = cannot_import(error)
+def _wait_and_coordinate(coordinator: CoordinatorProgram) -> int:
+    problem = coordinator.load()
     job_dir = os.fsdecode(os.read(3, 65536))
     os.close(3)
     if not job_dir:
         return 0
     log_to(Path(job_dir) / COORDINATOR_LOG)
-    return cannot_start(problem) if problem else entry(coordinator)(job_dir)
+    return cannot_start(problem) if problem else coordinator.run(Path(job_dir))

@@ -26,6 +26,13 @@ NO_ROOM_DELAY_S = (1.0, 30.0)
 MAX_NO_ROOM = 120
 """Such ends in a row, about an hour of them, before the job is given up."""
 
+NOT_INSTALLED = 124
+"""Exit code of a later coordinator that finds no Howdah to import, or half of one: it may be being upgraded."""
+UPGRADE_DELAY_S = 1.0
+"""Before the next start then."""
+MAX_NOT_INSTALLED = 120
+"""Such ends in a row, two minutes or more of them, before the job is given up."""
+
 CANNOT_START = 125
 """Exit code of a forked child that could not even begin: trying again would not help."""
 
@@ -51,6 +58,8 @@ class Supervision(msgspec.Struct, frozen=True):
     rapid: int = 0
     no_room: int = 0
     """Ends in a row for want of room."""
+    not_installed: int = 0
+    """Ends in a row for want of a Howdah."""
 
     def ended(self, status: int | None, lived_s: float) -> tuple[Decision, Supervision]:
         """The coordinator has ended with that wait status (None: unknown) after ``lived_s``."""
@@ -60,6 +69,14 @@ class Supervision(msgspec.Struct, frozen=True):
         code = None if status is None else status >> 8
         if code == CANNOT_START:
             return Decision(Verdict.GIVE_UP, reason="the coordinator could not be started"), self
+        if code == NOT_INSTALLED:
+            if self.not_installed == MAX_NOT_INSTALLED:
+                reason = (
+                    "for two minutes there was no Howdah that a coordinator could be started from"
+                )
+                return Decision(Verdict.GIVE_UP, reason=reason), self
+            later = msgspec.structs.replace(self, not_installed=self.not_installed + 1)
+            return Decision(Verdict.RESTART, UPGRADE_DELAY_S), later
         if code == NO_ROOM:
             if self.no_room == MAX_NO_ROOM:
                 reason = (
@@ -68,13 +85,15 @@ class Supervision(msgspec.Struct, frozen=True):
                 return Decision(Verdict.GIVE_UP, reason=reason), self
             first_s, longest_s = NO_ROOM_DELAY_S
             delay_s = min(first_s * 2**self.no_room, longest_s)
-            return Decision(Verdict.RESTART, delay_s), Supervision(self.rapid, self.no_room + 1)
+            return Decision(Verdict.RESTART, delay_s), Supervision(
+                rapid=self.rapid, no_room=self.no_room + 1
+            )
         rapid = self.rapid + 1 if lived_s < RAPID_S else 1
         if rapid > MAX_RAPID:
             reason = f"the coordinator died {rapid} times in a row, at last it {how}"
             return Decision(Verdict.GIVE_UP, reason=reason), self
         delay_s = FIRST_DELAY_S * 2 ** (rapid - 2) if rapid > 1 else 0.0
-        return Decision(Verdict.RESTART, delay_s), Supervision(rapid)
+        return Decision(Verdict.RESTART, delay_s), Supervision(rapid=rapid)
 
 
 def describe(status: int | None) -> str:

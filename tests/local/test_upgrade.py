@@ -1,0 +1,236 @@
+"""A job of weeks outlives ``pip install -U howdah``: each process of it that is started after that is of one release.
+
+Howdah lies in a folder of the test's. The upgrade puts another there, in which whole rooms have other names: what
+looks for a module of the old release does not find it, and what has imported one gets classes of two releases.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+import howdah
+from howdah.backends.local.messages import NodeAddress
+from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
+from tests.conformance.local import wait_gone
+from tests.local.test_coordinator_supervisor import wait_until
+
+MOVED = {
+    "core": "nucleus",
+    "wire": "transport",
+    "spec": "description",
+    "coordinator/web": "coordinator/pages",
+    "backends/local/node/lost_job": "backends/local/node/without_coordinator",
+}
+"""Rooms and modules, and what the next release calls them."""
+PATIENCE_S = 30.0
+JOB = """
+name = "long"
+[roles.worker]
+command = "touch {folder}/began; while [ ! -e {folder}/end ]; do sleep 0.05; done; echo saved > {folder}/result"
+"""
+
+
+class LongJob:
+    """A job of a Howdah that lies in a folder by itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._site = folder / "site"
+        shutil.copytree(Path(howdah.__file__).parent, self.package)
+        self._env = {
+            **os.environ,
+            "PYTHONPATH": str(self._site),
+            "HOWDAH_HOME": str(folder / "home"),
+        }
+        file = folder / "source" / "job.toml"
+        file.parent.mkdir()
+        file.write_text(JOB.format(folder=folder))
+        job_id = self.howdah("submit", str(file)).split()[0]
+        self.directory = JobDirectory(next((folder / "home" / "jobs").glob(f"*/{job_id}")))
+        wait_until((folder / "began").exists, "the program runs", PATIENCE_S)
+        self.get("")
+
+    @property
+    def package(self) -> Path:
+        return self._site / "howdah"
+
+    def howdah(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "howdah", *arguments],
+            env=self._env,
+            cwd=self._folder / "source",
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def begun(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A command that goes on."""
+        command = [sys.executable, "-P", "-m", "howdah", *arguments]
+        return subprocess.Popen(command, env=self._env, cwd=self._folder / "source")
+
+    @property
+    def coordinator(self) -> int:
+        found = self.directory.coordinator()
+        return 0 if found is None else found.pid
+
+    @property
+    def page(self) -> int | None:
+        found = self.directory.coordinator()
+        return None if found is None else found.http_port or None
+
+    @property
+    def node(self) -> int:
+        file = self.directory.path / "node.json"
+        return msgspec.json.decode(file.read_bytes(), type=NodeAddress).pid
+
+    def upgrade(self) -> None:
+        """Put the next release where this one is, or was."""
+        shutil.rmtree(self.package)
+        shutil.copytree(Path(howdah.__file__).parent, self.package)
+        for old, new in MOVED.items():
+            suffix = "" if (self.package / old).is_dir() else ".py"
+            (self.package / f"{old}{suffix}").rename(self.package / f"{new}{suffix}")
+        modules = {old.replace("/", "."): new.replace("/", ".") for old, new in MOVED.items()}
+        names = re.compile(rf"\bhowdah\.({'|'.join(map(re.escape, modules))})\b")
+        for file in self.package.rglob("*.py"):
+            text = file.read_text()
+            moved = names.sub(lambda found: f"howdah.{modules[found[1]]}", text)
+            if moved != text:
+                file.write_text(moved)
+
+    def take_away(self) -> None:
+        """As it is for a moment while one release is replaced by another."""
+        shutil.rmtree(self.package)
+        # Else the one that the tests are installed with would be found.
+        self.package.mkdir()
+        (self.package / "__init__.py").touch()
+
+    def log(self, name: str) -> str:
+        return (self.directory.logs / f"{name}.log").read_text()
+
+    def get(self, path: str) -> bytes:
+        """What the coordinator's page answers."""
+        wait_until(lambda: self.page is not None, "the page is served", PATIENCE_S)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.page}/{path}",
+            headers={"Authorization": f"Bearer {self.directory.token()}"},
+        )
+        with urllib.request.urlopen(request, timeout=30.0) as answer:
+            return answer.read()
+
+    def end(self) -> JobView:
+        """Let its program end; returns the job as it ended."""
+        (self._folder / "end").touch()
+        logs = "\n".join(file.read_text() for file in self.directory.logs.glob("*.log"))
+        wait_until(lambda: self.directory.final() is not None, f"the job ends:\n{logs}", PATIENCE_S)
+        assert wait_gone(self.directory.path, PATIENCE_S)
+        final = self.directory.final()
+        assert final is not None
+        assert final.outcome == "succeeded", f"{final.reason}\n{self.log('coordinator')}"
+        assert (self._folder / "result").read_text() == "saved\n"
+        assert final.tasks[0].attempt == 1, "its program was left alone"
+        return final
+
+    def kill(self) -> None:
+        for pid in (self.node, self.coordinator):
+            if psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[LongJob]:
+    made = LongJob(tmp_path)
+    yield made
+    if not wait_gone(made.directory.path, 0.0):
+        made.kill()
+
+
+def killed(pid: int, successor: Callable[[], int], job: LongJob) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+    def there() -> bool:
+        return successor() not in (0, pid) and psutil.pid_exists(successor())
+
+    try:
+        wait_until(there, "a successor comes", PATIENCE_S)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{job.log('node')}\n{job.log('coordinator')}") from None
+
+
+def test_the_next_coordinator_is_of_the_release_that_is_there_by_then(job: LongJob) -> None:
+    job.upgrade()
+    killed(job.coordinator, lambda: job.coordinator, job)
+    assert b"long" in job.get("api/v1/job")
+    job.end()
+
+
+def test_a_coordinator_that_dies_while_there_is_no_howdah_comes_back_with_it(job: LongJob) -> None:
+    job.take_away()
+    os.kill(job.coordinator, signal.SIGKILL)
+    wait_until(lambda: "cannot be imported" in job.log("coordinator"), "one was tried", PATIENCE_S)
+    job.upgrade()
+    job.end()
+
+
+def test_the_next_node_daemon_is_of_the_release_that_is_there_by_then(job: LongJob) -> None:
+    coordinator = job.coordinator
+    job.upgrade()
+    killed(job.node, lambda: job.node, job)
+    assert job.coordinator == coordinator
+    killed(job.coordinator, lambda: job.coordinator, job)
+    job.end()
+
+
+def test_a_job_that_lost_both_is_revived_by_the_next_release(job: LongJob) -> None:
+    job.upgrade()
+    job.kill()
+    with job.begun("attach", "--revive", job.directory.job_id) as attached:
+        wait_until(lambda: not wait_gone(job.directory.path, 0.0), "it goes on", PATIENCE_S)
+        job.end()
+        assert attached.wait(PATIENCE_S) == 0
+
+
+def test_a_coordinator_answers_all_questions_after_the_upgrade(job: LongJob) -> None:
+    job.upgrade()
+    for path in ("", "api/v1/job", "api/v1/openapi.json", "metrics"):
+        assert job.get(path)
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        job.get("nothing")
+    job.end()
+
+
+def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
+    job.take_away()
+    os.kill(job.node, signal.SIGTERM)
+    wait_until(lambda: job.directory.final() is not None, "the job ends", PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "backends/local/boot.py",
+        "backends/local/backend.py",
+        "coordinator/main.py",
+        "storage/helper.py",
+        "agent/monitoring/metrics.py",
+    ],
+)
+def test_what_processes_of_older_releases_start_is_where_it_was(name: str) -> None:
+    assert Path(howdah.__file__).parent.joinpath(name).exists()

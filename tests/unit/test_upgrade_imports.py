@@ -1,0 +1,136 @@
+"""What runs for days imports nothing late: by then ``pip install -U howdah`` may have put another release where it
+came from, and it would run modules of two releases, or miss one.
+
+A process loads all at its start, or at a quiet moment soon after it; what only its start needs may be late.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.cli.commands import pages
+from howdah.cli.display import attached
+from howdah.client.following import remote
+from howdah.coordinator import job_page
+from tests.unit.test_imports import modules
+
+_OTHER_SYSTEMS = {"howdah.agent.host.portable"}
+_STARTS = (
+    "howdah.cli.main",
+    "howdah.cli.arguments",
+    "howdah.cli.tony_options",
+    "howdah.cli.commands.",
+)
+"""These look for the command and for what it is about, before it begins."""
+_ON_A_CLUSTER = {
+    "howdah.coordinator.main.main_remote",
+    "howdah.coordinator.remote_directory.keep_uploaded",
+    "howdah.coordinator.remote_directory.bring_metrics",
+    "howdah.coordinator.remote_directory.RemoteLogs._bring",
+    "howdah.coordinator.service._replica",
+}
+"""In a coordinator whose Howdah was shipped with the job: nobody changes that."""
+
+PROCESSES = {
+    "node daemon and agents": (
+        ("howdah.backends.local.node.main", "howdah.agent.main"),
+        {  # the coordinator's
+            "howdah.storage.jobdir.JobDirectory.token",
+            "howdah.storage.jobdir.JobDirectory.containers_key",
+        },
+    ),
+    "coordinator": (
+        (
+            "howdah.coordinator.main",
+            "howdah.backends.local.backend",
+            "howdah.coordinator.web.app",
+            "howdah.coordinator.web.server",
+            *job_page.NEEDED_LATER,
+        ),
+        {
+            *_ON_A_CLUSTER,
+            "howdah.backends.local.container_paths.prepare",  # at submission
+        },
+    ),
+    "portal": (
+        (
+            "howdah.cli.main",
+            "howdah.cli.commands.portal",
+            "howdah.portal.app",
+            "howdah.portal.jobs",
+            "howdah.portal.copies",
+            "howdah.coordinator.web.server",
+            *pages.NEEDED_LATER,
+        ),
+        {*_ON_A_CLUSTER},
+    ),
+    "command that follows a job": (
+        (
+            "howdah.cli.main",
+            "howdah.cli.commands.run",
+            "howdah.cli.display.attached",
+            "howdah.cli.display.screen",
+            "howdah.cli.display.summary",
+            "howdah.cli.display.writer",
+            "howdah.client.handle",
+            "howdah.client.following.remote",
+            *attached.NEEDED_LATER,
+            *remote.NEEDED_LATER,
+        ),
+        {
+            *_ON_A_CLUSTER,
+            "howdah.cli.display.attached._Session._open",  # the browser, once the page is served
+            "howdah.client.lookup.site.site_of",  # at its beginning
+            # Agents, coordinators and submissions write to stores.
+            "howdah.storage.destinations.HdfsDestination.__init__",
+            "howdah.storage.outputs.publish",
+            "howdah.storage.stores.HdfsStore.__init__",
+        },
+    ),
+}
+
+
+def late(path: Path) -> Iterator[tuple[str, str]]:
+    """Functions of a module, and what of ours each imports."""
+
+    def look(node: ast.AST, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield from look(child, (*within, child.name))
+                continue
+            if within and isinstance(child, ast.ImportFrom) and child.module:
+                for alias in child.names:
+                    yield ".".join(within), f"{child.module}.{alias.name}"
+            yield from look(child, within)
+
+    yield from look(ast.parse(path.read_bytes()), ())
+
+
+def loaded_by(names: tuple[str, ...]) -> set[str]:
+    program = f"import {', '.join(names)}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return {name for name in done.stdout.split() if name.startswith("howdah.")}
+
+
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_that_runs_long_has_loaded_what_it_will_need(process: str) -> None:
+    names, allowed = PROCESSES[process]
+    known, loaded = modules(), loaded_by(names)
+    missing: list[str] = []
+    for module in sorted(loaded & known.keys()):
+        if module.startswith(_STARTS):
+            continue
+        for function, name in late(known[module]):
+            found = name if name in known else name.rpartition(".")[0]
+            if found in known and found not in loaded | _OTHER_SYSTEMS:
+                if f"{module}.{function}" not in allowed:
+                    missing.append(f"{module}.{function} imports {found}")
+    assert not missing
