@@ -26,7 +26,7 @@ from tests.yarn.runner import Yarn, YarnJob, until
 
 pytestmark = pytest.mark.thorough
 
-JOBS = 20
+JOBS = 100
 WINDOW_S = 30.0
 BEFORE_S = 31.0
 """Who has waited so long asks as seldom as they ever do."""
