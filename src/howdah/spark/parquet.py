@@ -112,8 +112,8 @@ class ParquetFeed(Loaders):
         """Columns and Arrow types."""
         self._all = found.schema
         self._groups, self._lengths, self._files = _row_groups(found)
-        begun = FilePosition(files=self._files, shuffle=shuffle)
-        self._behind: deque[FilePosition] = deque([begun], REMEMBERED)
+        self._restored = FilePosition(files=self._files, shuffle=shuffle)
+        self._behind: deque[FilePosition] = deque([self._restored], REMEMBERED)
 
     @property
     def name(self) -> str:
@@ -238,6 +238,7 @@ class ParquetFeed(Loaders):
                 f"The position was saved with shuffle={position.shuffle}, which is {self._seed} now: "
                 "rows come in another order"
             )
+        self._restored = position
         self._behind = deque([position], REMEMBERED)
 
     # -- frameworks ------------------------------------------------------------------------------
@@ -252,10 +253,18 @@ class ParquetFeed(Loaders):
     ) -> Iterator[dict[str, Any]]:
         """One pass: the next epoch, or everything."""
         for epoch in self:
+            if drop_last and epoch.begun.taken and epoch.num_rows < size:
+                continue  # all batches but no end of it were asked for, by who knows the length
             yield from epoch.batches(size, columns, shapes, drop_last)
             if per_epoch:
                 self.ended(epoch.begun)
                 return
+
+    def length(self, size: int, drop_last: bool) -> int | None:
+        """See `Loaders.length`. None in an epoch in whose midst a position was restored."""
+        restored = self._restored
+        within = restored.taken and restored.epoch == self.position().epoch
+        return None if within else self.steps(size, drop_last)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.messages import Position
 from tests.spark.feed.rig import Rig
 
 pytestmark = pytest.mark.timeout(120)  # imports take their time
@@ -103,6 +106,101 @@ def test_batches_are_jax_arrays_laid_out_as_asked(fed: Rig) -> None:
     mixed = list(feed.jax_batches(3, "label", shuffle_buffer=5))
     assert [len(batch) for batch in mixed] == [3, 2]
     assert sorted(np.concatenate(mixed).tolist()) == [100, 101, 102, 103, 104]
+
+
+def test_the_length_of_loaders_is_known_where_one_rank_reads_rows_that_spark_has_counted(
+    rig: Rig,
+) -> None:
+    import jax
+    import tensorflow as tf
+
+    feed = rig.trainer().feed("train")
+    rig.open(epochs=4, readers=1, rows=5)
+    loader = feed.torch_loader(2, "label", shuffle_buffer=3)
+    assert len(loader) == 3
+    assert len(feed.jax_batches(2, "label", prefetch=2)) == 3
+    assert len(feed.torch_loader(2, "label", drop_last=True)) == 2
+    give(rig, epochs=4)
+    assert feed.tf_dataset(2, "label").cardinality().numpy() == 3
+    assert feed.tf_dataset(2, "label", per_epoch=False).cardinality() == tf.data.UNKNOWN_CARDINALITY
+    with pytest.raises(TypeError, match="not certain how many"):
+        len(feed.torch_loader(2, "label", per_epoch=False))
+    # Who takes as many as that and never looks for an end has an epoch a pass as well.
+    first = list(itertools.islice(loader, len(loader)))
+    second = list(itertools.islice(feed.jax_batches(2, "label"), 3))
+    third = list(feed.tf_dataset(2, "label").take(3))
+    assert sorted(value for batch in first for value in batch.tolist()) == [0, 1, 2, 3, 4]
+    assert [batch.tolist() for batch in second] == [[100, 101], [102, 103], [104]]
+    assert isinstance(second[0], jax.Array)
+    assert [batch.numpy().tolist() for batch in third] == [[200, 201], [202, 203], [204]]
+    with warnings.catch_warnings(action="error"):
+        assert sum(len(batch) for batch in loader) == 5
+    rig.end()
+    assert len(loader) == 3, "as that of the last epoch, for those who divide by it then"
+
+
+def give(rig: Rig, epochs: int) -> None:
+    """Five rows an epoch, and as many batches of two as there are."""
+    for epoch in range(epochs):
+        rig.feeder(epoch=epoch).send([table(100 * epoch, 5)], table(0, 1).schema).hear()
+        rig.credit(3, epoch=epoch)
+        rig.fed(epoch=epoch)
+        rig.credit(3, epoch=epoch, final=True)
+
+
+def test_ranks_that_share_an_epoch_know_its_length_once_it_is_cached(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(epochs=3, cache=True, readers=2, rows=11)
+    give(rig, epochs=1)
+    loader = feed.torch_loader(2, "label")
+    assert feed.steps(2) == 3
+    with pytest.raises(TypeError, match=r"ranks' shares.*feed\.steps"):
+        len(loader)
+    assert len(list(loader)) == 3
+    rig.credit(2, epoch=1, final=True)  # another rank has no more
+    assert len(loader) == 2
+    with pytest.raises(TypeError):
+        len(feed.torch_loader(4, "label"))
+    assert len(list(itertools.islice(loader, 2))) == 2
+    rig.credit(2, epoch=2, final=True)
+    assert len(list(loader)) == len(loader) == 2
+    rig.end()
+    assert list(loader) == []
+
+
+def test_an_epoch_in_whose_midst_a_position_was_restored_has_no_known_length(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    feed.restore(Position(run=1, epoch=0, rows={0: [(0, 2)]}, batches=1))
+    rig.open(align="none", epochs=2, readers=1, rows=5)
+    loader = feed.torch_loader(2, "label")
+    with pytest.raises(TypeError):
+        len(loader)
+    for epoch in range(2):
+        rig.feeder(epoch=epoch, skip=[(0, 2)] if epoch == 0 else []).send(
+            [table(0, 5).slice(2 - 2 * epoch)], table(0, 1).schema
+        ).hear()
+        rig.fed(epoch=epoch)
+    assert len(list(loader)) == 2
+    assert len(loader) == 3
+
+
+def test_keras_knows_the_end_of_an_epoch_beforehand(rig: Rig) -> None:
+    import keras
+
+    feed = rig.trainer().feed("train")
+    rig.open(epochs=2, readers=1, rows=5)
+    give(rig, epochs=2)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    seen: list[int] = []
+    counting = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda step, logs: seen.append(step)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Your input ran out of data")
+        model.fit(feed.tf_dataset(2, "image", "label"), epochs=2, verbose=0, callbacks=[counting])
+    assert seen == [0, 1, 2, 0, 1, 2]
+    assert (counting.params or {})["steps"] == 3
 
 
 def test_integers_that_jax_would_cut_off_are_refused() -> None:

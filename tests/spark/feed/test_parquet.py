@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections import Counter
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -179,15 +180,32 @@ def test_frameworks_take_it(folder: Path) -> None:
     loader = feed.torch_loader(100, columns="image", label="id")
     for _ in range(2):
         batches = list(loader)
-        assert len(batches) == 10
+        assert len(batches) == len(loader) == 10
         assert isinstance(batches[0][0], torch.Tensor)
         assert torch.equal(batches[3][0][:, 0].long(), batches[3][1])
     assert list(loader) == [], "two epochs were asked for"
     data = ParquetFeed(str(folder), epochs=None).tf_dataset(100, columns="image", label="id")
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile(loss="mse")
-    history = model.fit(data, epochs=2, verbose=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Your input ran out of data")
+        history = model.fit(data, epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2
+    restored = ParquetFeed(str(folder), epochs=2)
+    restored.restore(feed_after(folder, 3))
+    loader = restored.torch_loader(300, columns="id", drop_last=True)
+    with pytest.raises(TypeError, match="not certain"):
+        len(loader)
+    assert len(list(loader)) == 2
+    assert len(list(islice(loader, len(loader)))) == 3
+    assert list(loader) == []
+
+
+def feed_after(folder: Path, batches: int) -> bytes:
+    feed = ParquetFeed(str(folder), epochs=2)
+    for _ in zip(range(batches), feed.batches(100)):
+        pass
+    return feed.position_bytes()
 
 
 PROGRAM = """

@@ -128,6 +128,27 @@ class BatchDispenser:
                         return run
                 state.wait(LOOK_S)
 
+    def begun(self, key: Key) -> bool:
+        """Whether batches of that epoch were handed out."""
+        with self.state.changed:
+            run = self.state.runs.get(key[0])
+            epoch = None if run is None else run.epochs.get(key[1])
+            return epoch is not None and epoch.batches > 0
+
+    def length(self, size: int, drop_last: bool) -> int | None:
+        """Batches of the whole epoch that is handed out, or of those of the last run; None where that is
+        not certain. Waits until the first run begins."""
+        state = self.state
+        with state.changed:
+            going = (run for run in state.runs.values() if not run.over and not run.scoring)
+            run = next(going, state.last_run) or self.wait_run()
+            if run is None:
+                return None
+            found = self._length(run, size, drop_last)
+            if found is not None or not run.over:
+                run.lengths[size, drop_last] = found
+            return run.lengths.get((size, drop_last))
+
     def peek(self) -> ChunkSource | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""
         state = self.state
@@ -160,6 +181,29 @@ class BatchDispenser:
                 state.changed.wait(LOOK_S)
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _length(self, run: TrainerRun, size: int, drop_last: bool) -> int | None:
+        state = self.state
+        before = state.restored
+        if (
+            before is not None
+            and before.rows
+            and (before.run, before.epoch) == (run.number, run.current)
+        ):
+            return None
+        if run.readers == 1 and (found := run.steps(size, drop_last)) is not None:
+            return found
+        epoch = run.epochs.get(run.current)
+        later = run.cached_epoch is not None and run.current > run.cached_epoch
+        # What ranks may hand out goes by the size of their batches.
+        if not later or epoch is None or (size, drop_last) != (state.size, state.drop_last):
+            return None
+        if epoch.align is Align.NONE:
+            return epoch.whole_batches(size, drop_last)
+        while not epoch.final and not run.over and not state.ended:
+            self._raise()
+            state.wait(LOOK_S)
+        return int(epoch.limit) if epoch.final else None
 
     def _ask(self) -> None:
         state = self.state

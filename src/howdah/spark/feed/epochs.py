@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from howdah.spark.feed.cache import EpochCache, SpillFile, SpillSpace
+from howdah.spark.feed.control.plan import steps
 from howdah.spark.feed.intervals import first, joined, merged, without
 from howdah.spark.feed.messages import Align, Available, Intervals, Open, Options, Position, Purpose
 
@@ -318,10 +319,20 @@ class TrainerRun:
         self.cache: EpochCache | None = None
         """Of the cached epoch."""
         self.over = False
+        self.lengths: dict[tuple[int, bool], int | None] = {}
+        """Batches of an epoch, as last asked for, by rows a batch and whether a short one is dropped."""
 
     @property
     def scoring(self) -> bool:
         return self.purpose is Purpose.SCORE
+
+    def steps(self, size: int, drop_last: bool) -> int | None:
+        """Batches of an epoch, as the driver program or Spark has it: about, where there are several
+        ranks."""
+        options = self.options
+        if options.steps is not None or options.rows is None or not self.readers:
+            return options.steps
+        return steps(options.align, options.rows, self.readers, size, drop_last=drop_last)
 
     def epoch(self, number: int) -> TrainerEpoch:
         """The state of that epoch, begun if need be."""

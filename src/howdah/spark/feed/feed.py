@@ -14,7 +14,6 @@ from howdah.spark.feed.adapters.loaders import Loaders
 from howdah.spark.feed.arrow.answers import record_batch, stream
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.batch_dispenser import BatchDispenser, Key, Pieces, Run
-from howdah.spark.feed.control.plan import steps
 from howdah.spark.feed.epochs import ChunkSource
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import Position
@@ -278,12 +277,7 @@ class Feed(Loaders):
         if size < 1:
             raise ValueError(f"A batch has at least one row, not {size}")
         run = self._dispenser.wait_run()
-        if run is None:
-            return None
-        options = run.options
-        if options.steps is not None or options.rows is None or not run.readers:
-            return options.steps
-        return steps(options.align, options.rows, run.readers, size, drop_last=drop_last)
+        return None if run is None else run.steps(size, drop_last)
 
     def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
         """Some rows that will come, still to be handed out; waits. Empty if none will come."""
@@ -305,8 +299,21 @@ class Feed(Loaders):
             yield from self.batches(size, columns, shapes, drop_last)
             return
         key = self._dispenser.next_epoch(None)
-        if key is not None:
-            yield from self.iterate(size, columns, shapes, drop_last, key)
+        while key is not None:
+            done = not self._dispenser.begun(key)
+            for batch in self.iterate(size, columns, shapes, drop_last, key):
+                done = True
+                yield batch
+            if done:
+                return
+            # A program that knows the length has taken all batches and not looked for an end.
+            key = self._dispenser.next_epoch(key)
+
+    def length(self, size: int, drop_last: bool) -> int | None:
+        """See `Loaders.length`. A rank that alone reads the feed knows it where `steps` is known, others
+        in the later epochs of a cache. Waits until the first run begins; after a run it is that of its
+        epochs."""
+        return self._dispenser.length(size, drop_last)
 
 
 def _continued(now: Position, before: Position | None) -> Position:

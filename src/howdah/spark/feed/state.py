@@ -85,6 +85,8 @@ class FeedState:
         """That go on."""
         self.over: set[int] = set()
         """Runs that are over."""
+        self.last_run: TrainerRun | None = None
+        """Of rows to train with, that is over."""
         self.streams: set[IngestStream] = set()
         self.taken: dict[Key, dict[int, Intervals]] = {}
         """Offsets received, by partition, of epochs that are being fed: also once they are left."""
@@ -366,6 +368,8 @@ class FeedState:
     def _forget(self, run: TrainerRun) -> None:
         run.over = True
         run.cache = None
+        if not run.scoring:
+            self.last_run = run
         self.runs.pop(run.number, None)
         self.over.add(run.number)
 

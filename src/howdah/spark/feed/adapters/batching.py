@@ -33,6 +33,7 @@ class Batches:
         drop_last: bool,
         per_epoch: bool,
         *,
+        length: Callable[[], int | None] = lambda: None,
         shuffle_buffer: int = 0,
         seed: int = 0,
         prefetch: int = 0,
@@ -41,6 +42,7 @@ class Batches:
             if value < 0:
                 raise ValueError(f"{name} is {value}; give 0 for none, or more")
         self._pass = lambda: passes(size, chosen(columns, label), shapes, drop_last, per_epoch)
+        self._length = length
         self._size = size
         self._columns = columns
         self._label = label
@@ -56,6 +58,20 @@ class Batches:
         if self._shuffle_buffer:
             batches = shuffled(batches, self._size, self._shuffle_buffer, random)
         return ahead(map(self.ready, batches), self._prefetch)
+
+    def __len__(self) -> int:
+        """Batches of a pass.
+
+        Raises:
+            TypeError: that is not certain.
+        """
+        if (found := self._length()) is None:
+            raise TypeError(
+                "It is not certain how many batches a pass has: ranks' shares of an epoch differ a "
+                "little, and Spark does not know the number of all rows without counting them. "
+                "feed.steps(n) says about how many, if that is known"
+            )
+        return found
 
     def ready(self, batch: dict[str, Any]) -> Any:
         """A batch as the program gets it."""

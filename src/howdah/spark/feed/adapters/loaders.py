@@ -31,6 +31,10 @@ class Loaders:
         """One pass: the next epoch, or everything."""
         raise NotImplementedError
 
+    def length(self, size: int, drop_last: bool) -> int | None:
+        """Batches of a pass that is one epoch; None where that is not certain."""
+        raise NotImplementedError
+
     def tf_dataset(
         self,
         size: int,
@@ -42,11 +46,21 @@ class Loaders:
     ) -> Any:
         """A `tf.data.Dataset`. With ``per_epoch`` each pass over it is one epoch (Keras's ``fit``),
         else one pass is everything. ``columns`` as a string: that tensor alone, else a dict;
-        with ``label`` pairs of (features, label)."""
+        with ``label`` pairs of (features, label). Its ``cardinality()`` is known where the length of a
+        `torch_loader` is."""
         from howdah.spark.feed.adapters.tensorflow_feeds import dataset
 
         return dataset(
-            self.name, self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
+            self.name,
+            self.sample,
+            self.passes,
+            size,
+            columns,
+            label,
+            shapes,
+            drop_last,
+            per_epoch,
+            length=lambda: self.length(size, drop_last) if per_epoch else None,
         )
 
     def torch_loader(
@@ -66,6 +80,9 @@ class Loaders:
         device: Any = None,
     ) -> Any:
         """A `torch.utils.data.DataLoader`; the first arguments as those of `tf_dataset`.
+
+        ``len()`` of it is the number of batches of an epoch, where that is certain. Else it raises
+        `TypeError`, as that of any loader whose dataset has no length.
 
         With ``shuffle_buffer`` or ``prefetch`` batches are drawn before they are trained, together
         ``ceil(shuffle_buffer / size) + prefetch``: that is ``batches`` of `Feed.position`.
@@ -91,6 +108,7 @@ class Loaders:
             shapes,
             drop_last,
             per_epoch,
+            length=lambda: self.length(size, drop_last) if per_epoch else None,
             shuffle_buffer=shuffle_buffer,
             seed=seed,
             collate=collate,
@@ -136,6 +154,7 @@ class Loaders:
             shapes,
             drop_last,
             per_epoch,
+            length=lambda: self.length(size, drop_last) if per_epoch else None,
             sharding=sharding,
             shuffle_buffer=shuffle_buffer,
             seed=seed,

@@ -24,6 +24,8 @@ def dataset(
     shapes: Shapes | None,
     drop_last: bool,
     per_epoch: bool,
+    *,
+    length: Callable[[], int | None] = lambda: None,
 ) -> Any:
     """See `howdah.spark.feed.adapters.loaders.Loaders.tf_dataset`. Waits for the first rows, whose shapes it needs.
 
@@ -81,7 +83,16 @@ def dataset(
     # a batch waits with it.
     options.experimental_optimization.inject_prefetch = False
     options.experimental_optimization.map_parallelization = False
-    return made.with_options(options)
+    made = made.with_options(options)
+
+    def cardinality() -> Any:
+        found = length()
+        return tf.constant(tf.data.UNKNOWN_CARDINALITY if found is None else found, tf.int64)
+
+    # Keras asks anew for each epoch. tf.data's own assert_cardinality is said once, and makes an error
+    # of a pass that ends early: after stop(), or when it goes on with what another loop has left.
+    made.cardinality = cardinality
+    return made
 
 
 def _is_ragged(values: Any) -> bool:
