@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from tests.packing.environments import program
+from tests.spark.conftest import RunProgram
+from tests.spark.servers import Standalone
+from tests.spark.versions import ROOT, running
 
 PAGE = Path(__file__).parents[2] / "docs" / "install.md"
 PROGRAM = """
@@ -38,3 +46,86 @@ def test_what_runs_there_needs_no_more_than_the_page_says() -> None:
     taken_along = {"typing_extensions", "cython_runtime"}
     found = set(ran.stdout.split()) - {"howdah"} - taken_along
     assert found == set(command[1].split())
+
+
+@pytest.fixture(scope="module")
+def executors_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that has ``howdah[executor]``, as it is pinned, and no more."""
+    folder = tmp_path_factory.mktemp("executor")
+    python = folder / "bin" / "python"
+    subprocess.run([program(), "venv", "--quiet", "--python", sys.executable, folder], check=True)
+    install = [program(), "pip", "install", "--quiet", "--python", python]
+    install += ["--constraints", ROOT / "constraints.txt", f"{ROOT}[executor]"]
+    if subprocess.run([*install, "--offline"], capture_output=True, check=False).returncode:
+        subprocess.run(install, check=True)  # not all of it is in uv's cache
+    return python
+
+
+PROVIDED = """
+import howdah.spark.parquet
+import howdah.spark.scoring.udf
+import howdah.spark.tfrecord.reading
+import howdah.spark.tfrecord.writing
+import pyspark
+from howdah.spark.tfrecord.codec.framing import frame
+frame([b"record"])
+"""
+
+
+def test_the_extra_has_all_that_executors_import_beside_the_pyspark_of_spark(
+    executors_python: Path,
+) -> None:
+    def imported(program: str, **env: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [executors_python, "-c", program],
+            env={**os.environ, "PYTHONPATH": "", **env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert "No module named 'pyspark'" in imported("import pyspark").stderr
+    of_spark = [*(running().home / "python" / "lib").glob("*.zip")]
+    path = os.pathsep.join(map(str, of_spark))
+    ran = imported(PROGRAM + PROVIDED, PYTHONPATH=path)
+    assert ran.returncode == 0, ran.stderr
+
+
+CLUSTER = """
+from howdah.spark import Cluster
+
+def train(args, ctx):
+    import sys
+    feed = ctx.feed()
+    return sys.prefix, sum(int(batch["id"].sum()) for batch in feed.batches(100))
+
+def classify(args, ctx):
+    feed = ctx.feed("inference")
+    for batch in feed.batches(64):
+        feed.results(batch["id"] * 2)
+
+with Cluster.start(spark, train, workers=2, on_log=None) as cluster:
+    cluster.train(spark.range(1000), align="none")
+    values = cluster.results().values()
+print("prefixes=" + " ".join(sorted({prefix for prefix, _ in values})))
+print("sum=" + str(sum(total for _, total in values)))
+with Cluster.start(spark, classify, workers=1, on_log=None) as cluster:
+    scored = cluster.inference(spark.range(100), schema="prediction bigint").collect()
+print("scored=" + str(sum(row.prediction for row in scored)))
+"""
+
+
+def test_a_cluster_trains_and_answers_on_executors_that_have_the_extra_alone(
+    executors_python: Path, run_program: RunProgram, tmp_path: Path
+) -> None:
+    with Standalone(tmp_path / "standalone") as cluster:
+        done = run_program(
+            CLUSTER,
+            spark=cluster,
+            conf={"spark.cores.max": "2"},
+            env={"PYSPARK_PYTHON": str(executors_python), "HOWDAH_HOME": str(tmp_path / "home")},
+            timeout_s=150,
+        )
+    assert done.code == 0, done.out
+    assert done.told("prefixes") == str(executors_python.parents[1])
+    assert (done.told("sum"), done.told("scored")) == ("499500", "9900")
