@@ -15,7 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.kerberos import test_jobs, test_lifetimes, test_refusals  # noqa: E402
+from tests.kerberos import test_jobs, test_lifetimes, test_name_nodes, test_refusals  # noqa: E402
 
 PAGE = ROOT / "docs" / "guides" / "kerberos.md"
 
@@ -46,7 +46,7 @@ def _matrix() -> Iterator[str]:
 
 def _others() -> Iterator[str]:
     yield "\nBesides:\n\n| What | Test |\n|---|---|\n"
-    for module in (test_jobs, test_lifetimes):
+    for module in (test_jobs, test_name_nodes, test_lifetimes):
         yield from _rows(module)
     yield "\nRefused in one line, with what to do, before anything is submitted:\n\n| What | Test |\n|---|---|\n"
     yield from _rows(test_refusals)

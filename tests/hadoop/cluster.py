@@ -397,24 +397,45 @@ class Cluster:
 
         The other must be gone or stand by: nothing here keeps two from serving at once.
         """
-        port = self.site.namenode_ports(number)[0]
 
         def accepts() -> bool:
             try:
-                rpc.become_active(port, self.site.user)
+                self._change_name_node(number, rpc.become_active)
             except ClusterError as error:
                 if "RetriableException" not in str(error):
                     raise
                 return False  # it is being started
             return True
 
-        wait(f"the NameNode at port {port}", accepts)
+        wait(f"NameNode {number}", accepts)
+
+    def _change_name_node(self, number: int, change: Callable[[int, str], None]) -> None:
+        """Where Kerberos is demanded, by Hadoop's own command."""
+        if not self.site.options.kerberos:
+            change(self.site.namenode_ports(number)[0], self.site.user)
+            return
+        # Without asking the other one first, which may be dead.
+        active = ("-transitionToActive", "--forceactive")
+        order = {rpc.become_active: active, rpc.become_standby: ("-transitionToStandby",)}[change]
+        ticket = self.kdc.kinit("hdfs", self.site.realm_dir / "hdfs.tickets")
+        main = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+        done = subprocess.run(
+            daemons.client(self.site, main, *order, f"nn{number}"),
+            env={**os.environ, **self.env(), **ticket},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode:
+            if "Connection refused" in done.stderr:
+                raise ConnectionError(done.stderr)
+            raise ClusterError(done.stderr)
 
     def fail_over_hdfs(self) -> int:
         """Let the other of two NameNodes serve; the number of the one that does now."""
         before = self.active_name_node()
         if before is not None:
-            rpc.become_standby(self.site.namenode_ports(before)[0], self.site.user)
+            self._change_name_node(before, rpc.become_standby)
         now = 2 if before == 1 else 1
         self.make_name_node_active(now)
         return now
