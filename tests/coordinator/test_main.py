@@ -12,11 +12,11 @@ import pytest
 
 from howdah.spec.model import Job, Role
 from howdah.storage import coordinator_ends
+from howdah.storage.copies.mirror import Mirror, open_replica
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
-from howdah.storage.mirror import Mirror, open_replica
 from howdah.wire.status import JobView
 from tests.coordinator.fakes import make_job
 from tests.hdfs.conftest import url

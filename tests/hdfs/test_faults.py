@@ -12,11 +12,11 @@ import pytest
 
 from howdah.core.messages import StopRequested
 from howdah.storage import journal
+from howdah.storage.copies.replica import HdfsJournal
 from howdah.storage.hdfs import calls as hdfs_calls
 from howdah.storage.hdfs.errors import HdfsQuotaExceeded, HdfsSafeMode, NoNameNode
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Journal
-from howdah.storage.replica import HdfsJournal
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 from tests.hdfs.conftest import folder

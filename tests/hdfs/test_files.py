@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.storage.destinations import HdfsDestination
+from howdah.storage.copies.mirror import Mirror
 from howdah.storage.folder_sync import Puller, Pusher
 from howdah.storage.hdfs.errors import (
     AlreadyThere,
@@ -24,7 +24,7 @@ from howdah.storage.hdfs.errors import (
     NotFound,
 )
 from howdah.storage.hdfs.files import Hdfs, is_hdfs, split
-from howdah.storage.mirror import Mirror
+from howdah.storage.stores.destinations import HdfsDestination
 from tests.hadoop.cluster import Cluster
 
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from howdah.core.messages import Record, StopRequested
-from howdah.storage import journal, replica
+from howdah.storage import journal
+from howdah.storage.copies import replica
+from howdah.storage.copies.mirror import Mirror
+from howdah.storage.copies.replica import HdfsJournal
 from howdah.storage.hdfs.errors import NotFound
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Fenced, Journal, JournalError
-from howdah.storage.mirror import Mirror
-from howdah.storage.replica import HdfsJournal
 
 
 def opened(url: str, folder: Path) -> Journal:

@@ -19,12 +19,12 @@ from howdah.storage import outputs
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import adopt, publish
 from howdah.storage.checkpoints.versions import CheckpointSpec
-from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
-from howdah.storage.stores import HdfsStore, open_store
-from howdah.storage.write_probe import try_to_write
+from howdah.storage.stores.checkpoint_stores import HdfsStore, open_store
+from howdah.storage.stores.destinations import open_destination
+from howdah.storage.stores.write_probe import try_to_write
 from howdah.wire.messages import Mirror, Shutdown
 from tests.agent.rig import Rig, python, until
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints

@@ -24,7 +24,7 @@ from howdah.coordinator.web.security import Refusal
 from howdah.portal.as_owner import ids_of
 from howdah.portal.task_pages import past_boards
 from howdah.portal.task_pages.past_boards import PastBoards
-from howdah.storage import local_copy
+from howdah.storage.copies import local_copy
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
 from tests.cli.howdah import start, until

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-from howdah.storage import local_copy
+from howdah.storage.copies import local_copy
 from howdah.storage.jobdir import JobDirectory, base_folder
 from tests.cli.howdah import Run, gone, howdah, job_file, newest, start, until
 from tests.portal.conftest import HOLDS

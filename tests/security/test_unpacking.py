@@ -21,8 +21,8 @@ from howdah.packing.archives import Archive, ArchiveKind, PackingError, quiet
 from howdah.packing.python import prebuilt_archives
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, SavedFile, checksum
-from howdah.storage.destinations import open_destination
 from howdah.storage.folder_sync import Puller
+from howdah.storage.stores.destinations import open_destination
 
 TEXT = b"planted"
 SOUND = {"weights": TEXT}

@@ -88,9 +88,9 @@ PROCESSES = {
             "howdah.cli.display.attached._Session._open",  # the browser, once the page is served
             "howdah.client.lookup.site.site_of",  # at its beginning
             # Agents, coordinators and submissions write to stores.
-            "howdah.storage.destinations.HdfsDestination.__init__",
+            "howdah.storage.stores.destinations.HdfsDestination.__init__",
             "howdah.storage.outputs.publish",
-            "howdah.storage.stores.HdfsStore.__init__",
+            "howdah.storage.stores.checkpoint_stores.HdfsStore.__init__",
         },
     ),
 }

@@ -16,7 +16,8 @@ import psutil
 import pytest
 
 from howdah.backends.yarn.client.site import YarnSite
-from howdah.storage import journal, replica
+from howdah.storage import journal
+from howdah.storage.copies import replica
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import start

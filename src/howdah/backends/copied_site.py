@@ -1,4 +1,4 @@
-"""A job of another user as who has a copy of its directory finds it (`howdah.storage.local_copy`)."""
+"""A job of another user as who has a copy of its directory finds it (`howdah.storage.copies.local_copy`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.core.messages import Task
-from howdah.storage import layout, local_copy
+from howdah.storage import layout
+from howdah.storage.copies import local_copy
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
 

@@ -13,10 +13,10 @@ import msgspec
 from howdah.client.errors import BadInput, HowdahError
 from howdah.core.messages import Task
 from howdah.storage import layout
-from howdah.storage.destinations import is_hidden, open_destination
 from howdah.storage.errors import in_words
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.outputs import job_place, published
+from howdah.storage.stores.destinations import is_hidden, open_destination
 
 CHUNK = 8 * 1024 * 1024
 MOST = 8

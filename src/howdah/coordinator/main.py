@@ -60,9 +60,9 @@ def main(job_dir: str) -> int:
 def main_remote(url: str, here: Path) -> int:
     """Coordinate the job whose directory is at that URL, in a local copy below ``here``, a folder of
     this process alone."""
+    from howdah.storage.copies.mirror import Mirror
+    from howdah.storage.copies.replica import START_WAIT_S
     from howdah.storage.hdfs.files import Hdfs
-    from howdah.storage.mirror import Mirror
-    from howdah.storage.replica import START_WAIT_S
 
     directory = JobDirectory(here / url.rstrip("/").rpartition("/")[2])
     try:

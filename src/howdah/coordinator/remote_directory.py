@@ -1,6 +1,6 @@
 """A job directory that is elsewhere: what the coordinator brings here, and takes there.
 
-It works in a local copy. The journal has its own way there (`howdah.storage.replica`). What else
+It works in a local copy. The journal has its own way there (`howdah.storage.copies.replica`). What else
 grows is uploaded now and then; logs of ended attempts are copied there by the agents, and brought
 when they are read.
 """
@@ -32,8 +32,8 @@ _LOOK_AGAIN_S = 2.0
 
 async def keep_uploaded(url: str, local: Path) -> None:
     """Upload what grows, until cancelled."""
-    from howdah.storage.destinations import open_destination
     from howdah.storage.folder_sync import Pusher
+    from howdah.storage.stores.destinations import open_destination
 
     there = await asyncio.to_thread(open_destination, url, within=url)
     pusher = Pusher(local, there, patterns=_GROWING)
@@ -47,7 +47,7 @@ async def keep_uploaded(url: str, local: Path) -> None:
 
 def bring_metrics(url: str, local: Path) -> None:
     """Bring what former coordinators measured; new samples are added behind it."""
-    from howdah.storage.mirror import Mirror
+    from howdah.storage.copies.mirror import Mirror
 
     try:
         Mirror(url, local).bring_metrics()
@@ -79,7 +79,7 @@ class RemoteLogs:
         return await asyncio.shield(bringing)
 
     async def _bring(self, task: Task, attempt: int) -> bool:
-        from howdah.storage.mirror import Mirror
+        from howdah.storage.copies.mirror import Mirror
 
         found = False
         try:

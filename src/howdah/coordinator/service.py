@@ -508,7 +508,7 @@ class Coordinator:
 def _replica(url: str | None) -> journal.Replica | None:
     if url is None:
         return None
-    from howdah.storage.mirror import open_replica
+    from howdah.storage.copies.mirror import open_replica
 
     return open_replica(url)
 

@@ -1,6 +1,6 @@
 """The jobs of all users below a store, as copies in a folder of the portal's own.
 
-Only the portal reads the copies, and it reads nothing else: see `howdah.storage.local_copy` for what is
+Only the portal reads the copies, and it reads nothing else: see `howdah.storage.copies.local_copy` for what is
 copied of directories that their owners may fill with anything.
 """
 
@@ -22,7 +22,7 @@ import msgspec
 from howdah.portal.access_control import JobAcl, mask_of_directory
 from howdah.portal.index import SETTLED_NS
 from howdah.portal.rows import Row
-from howdah.storage import local_copy
+from howdah.storage.copies import local_copy
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory, StorageError, own
 

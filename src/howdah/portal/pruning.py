@@ -26,7 +26,7 @@ import msgspec
 from howdah.packing.archives import quantity
 from howdah.portal.as_owner import NoAccount, as_owner, ids_of, kill, last_line, may_be, one_line
 from howdah.portal.copies import JOB_ID, ClusterStore
-from howdah.storage.local_copy import account
+from howdah.storage.copies.local_copy import account
 
 log: logging.Logger = logging.getLogger(__name__)
 

@@ -23,9 +23,9 @@ import msgspec
 
 from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.confined_paths import open_beneath
-from howdah.storage.destinations import Destination, is_hidden, open_destination
 from howdah.storage.errors import Outdated, in_words
 from howdah.storage.files import PRIVATE_FOLDER
+from howdah.storage.stores.destinations import Destination, is_hidden, open_destination
 
 _PIECE_BYTES = 4 << 20
 _COMPARED_BYTES = 4096
@@ -39,7 +39,7 @@ class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     """Path or URL."""
     attempt: int = 0
-    """Whose folder is pushed; see `howdah.storage.destinations`."""
+    """Whose folder is pushed; see `howdah.storage.stores.destinations`."""
     job_dir: str | None = None
     """The job directory if the place is in it; it is not made again if it was removed."""
     every_s: float = 3.0

@@ -70,7 +70,7 @@ class Fenced(JournalError):
 
 
 class Replica(Protocol):
-    """A copy elsewhere that makes entries durable; `howdah.storage.replica` has it on HDFS.
+    """A copy elsewhere that makes entries durable; `howdah.storage.copies.replica` has it on HDFS.
 
     With one, the files here are only for reading. All but `hurry` are called in one thread.
     """

@@ -2,7 +2,7 @@
 the job directory where agents cannot write it there.
 
 Agents have a helper process do it (`howdah.storage.helper`). A later attempt's files replace those of an
-earlier one, never the other way round (`howdah.storage.destinations`); other files stay.
+earlier one, never the other way round (`howdah.storage.stores.destinations`); other files stay.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import msgspec
 
 from howdah.storage import logs
 from howdah.storage.checkpoints.versions import CheckpointProblem
-from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
 from howdah.storage.hdfs import is_hdfs
-from howdah.storage.stores import HDFS_PATIENCE_S
+from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
+from howdah.storage.stores.destinations import Destination, open_destination
 
 _PAUSE_S = (0.25, 5.0)
 """First and longest pause before what failed is tried again."""
@@ -43,7 +43,7 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
     attempt: int = 0
-    """Whose outputs they are; see `howdah.storage.destinations`."""
+    """Whose outputs they are; see `howdah.storage.stores.destinations`."""
     job_dir: str | None = None
     """The job directory if the store is in it; it is not made again if it was removed."""
     limit_s: float = 0.0

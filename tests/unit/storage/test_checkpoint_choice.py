@@ -15,7 +15,7 @@ from howdah.storage.checkpoints.restoring import NoVersion, candidates, restore
 from howdah.storage.checkpoints.upload import CheckpointUploader, adopt, publish
 from howdah.storage.checkpoints.versions import CheckpointSpec
 from howdah.storage.errors import Outdated, is_transient
-from howdah.storage.stores import LocalStore, open_store
+from howdah.storage.stores.checkpoint_stores import LocalStore, open_store
 from tests.unit.storage.saving import change, content, fill, saved
 
 # -- damage --------------------------------------------------------------------------------------

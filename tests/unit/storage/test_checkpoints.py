@@ -15,7 +15,7 @@ from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import CheckpointUploader, publish
 from howdah.storage.checkpoints.versions import CheckpointSpec, Restored, latest_complete
 from howdah.storage.folders import FolderChanged, scan
-from howdah.storage.stores import open_store
+from howdah.storage.stores.checkpoint_stores import open_store
 from tests.unit.storage.saving import change, content, fill, saved
 
 MakeSpec = Callable[..., CheckpointSpec]

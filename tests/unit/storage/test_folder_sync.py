@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.folder_sync import Puller, Pusher
+from howdah.storage.stores.destinations import open_destination
 from tests.unit.storage.helper_process import DEADLINE_S
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from howdah.storage.checkpoints.versions import CheckpointProblem
-from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.helper import main
 from howdah.storage.outputs import Copied, OutputSpec, copy
+from howdah.storage.stores.destinations import open_destination
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ import msgspec
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage import stores
 from howdah.storage.checkpoints import watching
 from howdah.storage.checkpoints.local_fallback import kept, take_over
 from howdah.storage.checkpoints.restoring import restore
@@ -28,7 +27,8 @@ from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpe
 from howdah.storage.checkpoints.watching import Requests, watch
 from howdah.storage.folders import scan
 from howdah.storage.helper import main
-from howdah.storage.stores import LocalStore
+from howdah.storage.stores import checkpoint_stores as stores
+from howdah.storage.stores.checkpoint_stores import LocalStore
 from tests.unit.storage.helper_process import DEADLINE_S, Helper
 
 SETTLE_S = 0.2

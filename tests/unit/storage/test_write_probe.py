@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from howdah.storage.write_probe import try_to_write
+from howdah.storage.stores.write_probe import try_to_write
 
 
 def test_a_folder_that_is_there_is_left_as_it_was(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from howdah.backends import registry
 from howdah.backends.base import Running, Site
+from howdah.storage.copies.local_copy import SCHEME
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.local_copy import SCHEME
 
 
 def site_of(directory: JobDirectory) -> Site:

@@ -109,7 +109,7 @@ def _stores(job: Job) -> list[_Store]:
 
 def _tried(place: str, hadoop_conf: str | None) -> Exception | None:
     """Why it can't be written, or nothing."""
-    from howdah.storage.write_probe import try_to_write
+    from howdah.storage.stores.write_probe import try_to_write
 
     outcome: list[Exception] = []
 

@@ -126,7 +126,7 @@ def _properties(path: Path | str) -> list[Property]:
 
 
 def _remote_properties(url: str) -> list[Property]:
-    from howdah.storage.destinations import open_destination
+    from howdah.storage.stores.destinations import open_destination
 
     folder, _, name = url.rpartition("/")
     try:

@@ -32,8 +32,8 @@ from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import quantity
 from howdah.portal.as_owner import NoAccount, as_owner, ids_of, kill, last_line, may_be
 from howdah.storage import layout
+from howdah.storage.copies.local_copy import SCHEME, CopyOrigin, account, origin_of
 from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.storage.local_copy import SCHEME, CopyOrigin, account, origin_of
 from howdah.wire.messages import WebAddress
 
 IDLE_S = 600.0

@@ -181,7 +181,7 @@ def _fetch(url: str, names: Iterable[str], target: Path) -> None:
 
 def _hdfs(url: str) -> Hdfs:
     from howdah.storage.hdfs.files import Hdfs
-    from howdah.storage.stores import HDFS_PATIENCE_S
+    from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
 
     return Hdfs(url, patience_s=HDFS_PATIENCE_S)
 

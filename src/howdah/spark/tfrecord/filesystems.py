@@ -218,7 +218,7 @@ class HdfsFiles:
 
     def __init__(self, url: str) -> None:
         from howdah.storage.hdfs.files import Hdfs
-        from howdah.storage.stores import HDFS_PATIENCE_S
+        from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
 
         self._hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
 

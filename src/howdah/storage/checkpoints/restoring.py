@@ -18,7 +18,7 @@ from howdah.storage.checkpoints.versions import (
     damage,
 )
 from howdah.storage.folders import sha256
-from howdah.storage.stores import Store, is_version, open_store, version_number
+from howdah.storage.stores.checkpoint_stores import Store, is_version, open_store, version_number
 
 
 class NoVersion(LookupError):

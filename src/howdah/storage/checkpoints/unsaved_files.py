@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, Versions
 from howdah.storage.folders import Signature, Tree
-from howdah.storage.stores import CLAIM, open_store
+from howdah.storage.stores.checkpoint_stores import CLAIM, open_store
 
 REMEDY = (
     "one task's folder is the job's checkpoint, and several tasks write files of their own. Let them write "

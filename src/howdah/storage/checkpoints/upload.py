@@ -34,7 +34,14 @@ from howdah.storage.checkpoints.versions import (
 )
 from howdah.storage.errors import Outdated
 from howdah.storage.folders import FolderChanged, Signature, Tree
-from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
+from howdah.storage.stores.checkpoint_stores import (
+    CLAIM,
+    HDFS_PATIENCE_S,
+    MANIFEST,
+    Draft,
+    LocalStore,
+    open_store,
+)
 
 _LOG = logging.getLogger(__name__)
 

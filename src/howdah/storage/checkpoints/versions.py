@@ -13,7 +13,7 @@ from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
 from howdah.storage.confined_paths import LeadsOutside, escaping, parts
 from howdah.storage.folders import Signature, scan
-from howdah.storage.stores import MANIFEST, Store, open_store
+from howdah.storage.stores.checkpoint_stores import MANIFEST, Store, open_store
 from howdah.wire.decoders import document_decoder
 
 

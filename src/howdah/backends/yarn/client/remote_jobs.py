@@ -17,10 +17,11 @@ from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
-from howdah.storage import jobdir, layout, local_copy
+from howdah.storage import jobdir, layout
+from howdah.storage.copies import local_copy
+from howdah.storage.copies.mirror import Mirror
 from howdah.storage.hdfs.errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
-from howdah.storage.mirror import Mirror
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
 """One of them is set where there is a cluster to look at."""

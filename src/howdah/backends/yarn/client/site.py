@@ -30,11 +30,12 @@ from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.spec.units import seconds
-from howdah.storage import layout, replica
+from howdah.storage import layout
+from howdah.storage.copies import replica
+from howdah.storage.copies.mirror import Mirror
 from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
-from howdah.storage.mirror import Mirror
 from howdah.wire.status import JobView
 
 if TYPE_CHECKING:

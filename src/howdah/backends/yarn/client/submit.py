@@ -54,10 +54,10 @@ from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
+from howdah.storage.copies.mirror import Mirror
 from howdah.storage.files import write_atomically
 from howdah.storage.hdfs import split
 from howdah.storage.jobdir import JobDirectory, base_folder
-from howdah.storage.mirror import Mirror
 
 ACCEPTED_S = 60.0
 """The ResourceManager takes a job in within this, or has lost it."""

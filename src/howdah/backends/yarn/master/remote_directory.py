@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage import layout
+from howdah.storage.copies.mirror import Mirror
 from howdah.storage.hdfs.errors import NotFound
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.layout import CoordinatorAddress
-from howdah.storage.mirror import Mirror
 
 log: logging.Logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 The truth is on HDFS; whoever works with the job reads local files. So the submitter's machine makes
 the directory there (`Mirror.create`), a master or a client elsewhere fetches what it needs to begin
 (`fetch`), and what comes to be later is brought when it is asked for (`bring_…`) or pushed when it
-is made (`push`). The journal has ways of its own: `howdah.storage.replica`.
+is made (`push`). The journal has ways of its own: `howdah.storage.copies.replica`.
 
 All calls block, and use several connections' worth of calls at a time: a directory of a dozen
 small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.hdfs.errors`).
@@ -250,7 +250,7 @@ def open_replica(url: str) -> Replica:
             f"A job directory can't be at {url}: its journal needs a store that appends; use a "
             "folder, or HDFS"
         )
-    from howdah.storage.replica import HdfsJournal
+    from howdah.storage.copies.replica import HdfsJournal
 
     return HdfsJournal(url)
 
