@@ -15,7 +15,13 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.kerberos import test_jobs, test_lifetimes, test_name_nodes, test_refusals  # noqa: E402
+from tests.kerberos import (  # noqa: E402
+    test_jobs,
+    test_key_servers,
+    test_lifetimes,
+    test_name_nodes,
+    test_refusals,
+)
 
 PAGE = ROOT / "docs" / "guides" / "kerberos.md"
 
@@ -46,7 +52,7 @@ def _matrix() -> Iterator[str]:
 
 def _others() -> Iterator[str]:
     yield "\nBesides:\n\n| What | Test |\n|---|---|\n"
-    for module in (test_jobs, test_name_nodes, test_lifetimes):
+    for module in (test_jobs, test_key_servers, test_name_nodes, test_lifetimes):
         yield from _rows(module)
     yield "\nRefused in one line, with what to do, before anything is submitted:\n\n| What | Test |\n|---|---|\n"
     yield from _rows(test_refusals)

@@ -187,7 +187,7 @@ class Cluster:
             self._wait("the router to show HDFS", self._router_shows_hdfs, deadline)
         self._wait("the ResourceManager", self._rm_is_started, deadline)
         if self.site.options.kms:
-            self._wait("the Key Management Server", self._kms_answers, deadline)
+            self._wait("the Key Management Servers", self._kms_answer, deadline)
         self._wait("all nodes", self._all_nodes_run, deadline)
         if self.site.options.labels:
             self._wait("the label of the node with GPUs", self._label, deadline)
@@ -261,9 +261,13 @@ class Cluster:
         web = f"http://{self.site.head}:{self.site.router_ports[2]}"
         return "FileStatuses" in self._call(f"{web}/webhdfs/v1/user?op=LISTSTATUS")
 
-    def _kms_answers(self) -> bool:
+    def _kms_answer(self) -> bool:
+        return all(self._kms_answers(number + 1) for number in range(self.site.options.kms))
+
+    def _kms_answers(self, number: int) -> bool:
+        host = self.site.kms_host(number)
         try:
-            self._call(f"http://{self.site.head}:{self.site.kms_port}/kms/v1/keys/names")
+            self._call(f"http://{host}:{self.site.kms_port}/kms/v1/keys/names")
         except urllib.error.HTTPError as error:
             return error.code == HTTPStatus.UNAUTHORIZED  # it asks for a ticket
         return False

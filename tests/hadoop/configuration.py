@@ -210,8 +210,7 @@ def _own(site: Site, daemon: Daemon) -> Files:
         case Kind.ROUTER:
             return _router(site, daemon)
         case Kind.KMS:
-            keys = site.data_dir(daemon) / "keys.jceks"
-            return {"kms-site.xml": security.kms(site, keys), "kms-acls.xml": {}}
+            return {"kms-site.xml": security.kms(site, daemon.number), "kms-acls.xml": {}}
         case Kind.RESOURCE_MANAGER:
             own = {f"{_RM}.ha.id": f"rm{daemon.number}"} if site.highly_available else {}
             return {"yarn-site.xml": own, "capacity-scheduler.xml": queues.properties(site)}

@@ -20,7 +20,7 @@ HOST = "localhost"
 """Name of 127.0.0.1, in the daemons' principals: what ``_HOST`` becomes."""
 SERVICES = (
     *(f"{name}/{HOST}" for name in ("nn", "dn", "rm", "nm", "HTTP")),
-    f"rm/{STANDBY_HOST}",
+    *(f"{name}/{STANDBY_HOST}" for name in ("rm", "HTTP")),
 )
 USERS = ("alice", "bob", "carol", "gateway", "hdfs")
 """``gateway`` may impersonate others; ``hdfs`` has the NameNode's short name, its superuser. ``carol``'s is that of

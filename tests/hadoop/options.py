@@ -93,8 +93,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """``yarn.acl.enable``."""
     kerberos: bool = False
     """A realm of its own (`tests.hadoop.kdc`); all daemons demand Kerberos or tokens."""
-    kms: bool = False
-    """A Key Management Server for encryption zones; only with ``kerberos``."""
+    kms: int = 0
+    """Key Management Servers for encryption zones; only with ``kerberos``. Two of them share their keys and, with
+    ``zookeeper``, their tokens."""
     nodes_as: str = ""
     """Account of this machine that NodeManagers and all containers run as, of whichever user's job; that of the
     other daemons if it is empty. Root's to choose."""

@@ -26,7 +26,7 @@ MakeCluster = Callable[..., Cluster]
 """``make(**options)`` with the fields of `Options`: a running cluster of the caller's own."""
 
 _FIXTURES = {"hadoop", "hadoop_kerberos", "hadoop_cluster", "hadoop_module_cluster"}
-SECURE = Options(kerberos=True, kms=True, node_managers=1, labels=False, gpus=Gpus.NONE)
+SECURE = Options(kerberos=True, kms=1, node_managers=1, labels=False, gpus=Gpus.NONE)
 _TIMEOUT_S = 300
 """For tests with a cluster: the first of them waits for its start, and once for the download."""
 

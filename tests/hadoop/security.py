@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tests.hadoop import artifacts
 from tests.hadoop.kdc import HOST, REALM, SHORT, Kdc
-from tests.hadoop.site import Site
+from tests.hadoop.site import STANDBY_HOST, Daemon, Kind, Site
 
 QOPS = "authentication,integrity,privacy"
 """The daemons offer all three; a client takes the one that its own configuration names."""
@@ -24,7 +22,8 @@ def _rules(site: Site) -> str:
 
 
 def core(site: Site) -> dict[str, str]:
-    kms = f"kms://http@{HOST}:{site.kms_port}/kms"
+    servers = ";".join((HOST, STANDBY_HOST)[: site.options.kms])
+    kms = f"kms://http@{servers}:{site.kms_port}/kms"
     return {
         **({"hadoop.security.key.provider.path": kms} if site.options.kms else {}),
         "hadoop.security.authentication": "kerberos",
@@ -57,16 +56,24 @@ def hdfs(site: Site) -> dict[str, str]:
     }
 
 
-def kms(site: Site, keystore: Path) -> dict[str, str]:
+def kms(site: Site, number: int) -> dict[str, str]:
     """``kms-site.xml``."""
     kerberos = "hadoop.kms.authentication"
+    keystore = site.data_dir(Daemon(Kind.KMS)) / "keys.jceks"
+    tokens = f"{kerberos}.zk-dt-secret-manager"
+    shared = {
+        f"{tokens}.enable": "true",
+        f"{tokens}.zkConnectionString": f"{site.head}:{site.zookeeper_port}",
+        f"{tokens}.zkAuthType": "none",
+    }
     return {
-        "hadoop.kms.http.host": site.head,
+        **(shared if site.options.zookeeper and site.options.kms > 1 else {}),
+        "hadoop.kms.http.host": site.kms_host(number),
         "hadoop.kms.http.port": str(site.kms_port),
         "hadoop.kms.key.provider.uri": f"jceks://file@{keystore}",
         f"{kerberos}.type": "kerberos",
         f"{kerberos}.kerberos.keytab": str(Kdc(site.realm_dir).services),
-        f"{kerberos}.kerberos.principal": f"HTTP/{HOST}@{REALM}",
+        f"{kerberos}.kerberos.principal": f"HTTP/{STANDBY_HOST if number == 2 else HOST}@{REALM}",
         f"{kerberos}.kerberos.name.rules": f"{_rules(site)}\nDEFAULT",
         "hadoop.kms.proxyuser.gateway.hosts": "*",
         "hadoop.kms.proxyuser.gateway.users": "*",

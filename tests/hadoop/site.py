@@ -12,7 +12,8 @@ from tests.hadoop.options import Options
 HOST = "127.0.0.1"
 PROXY_HOST = "127.0.0.2"
 STANDBY_HOST = "127.0.0.3"
-"""Of the second ResourceManager where there is Kerberos: its principal is another one then."""
+"""Of the second ResourceManager where there is Kerberos: its principal is another one then. Of the second Key
+Management Server too, which has the first one's port."""
 NAME_SERVICE = "tests"
 """Of two NameNodes together. No host has that name."""
 OTHER_NAME = "other"
@@ -116,7 +117,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
         kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
         keeper = [Daemon(Kind.ZOOKEEPER)] if self.options.zookeeper else []
-        keys = [Daemon(Kind.KMS)] if self.options.kms else []
+        keys = [Daemon(Kind.KMS, i + 1) for i in range(self.options.kms)]
         router = [Daemon(Kind.ROUTER)] if self.options.router else []
         return [
             *kdc,
@@ -200,6 +201,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def zookeeper_port(self) -> int:
         return self.first_port + 9
+
+    def kms_host(self, number: int) -> str:
+        """Address of a Key Management Server."""
+        return STANDBY_HOST if number == 2 else self.head
 
     @property
     def kms_port(self) -> int:

@@ -64,7 +64,7 @@ def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     ResourceManagers, each with a principal of its own, ZooKeeper chooses which serves."""
     yield hadoop_module_cluster(
         kerberos=True,
-        kms=True,
+        kms=1,
         resource_managers=2,
         zookeeper=True,
         node_managers=1,
