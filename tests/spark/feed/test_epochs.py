@@ -19,6 +19,7 @@ from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
     Available,
     Close,
+    Enough,
     FeedRefused,
     HandedOut,
     OffsetQuery,
@@ -471,5 +472,19 @@ def test_a_rank_that_returns_tells_what_the_cached_epochs_lose_with_it(rig: Rig)
     assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
     trainer.close(Returned())
     rig.controller.wait(Returned)
+    told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
+    assert told == {0: 1, 1: 4, 2: 4}
+
+
+@pytest.mark.parametrize("align", ["drop", "none"])
+def test_a_rank_that_stops_tells_what_the_cached_epochs_lose_with_it(rig: Rig, align: str) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align=align, epochs=3, cache=True)
+    give(rig, (0, 4))
+    rig.fed()
+    rig.credit(1, final=True)
+    assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
+    feed.stop()
+    rig.controller.wait(Enough)
     told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
     assert told == {0: 1, 1: 4, 2: 4}

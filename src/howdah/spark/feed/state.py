@@ -316,10 +316,11 @@ class FeedState:
                 return
             self.ended = True
             for run in list(self.runs.values()):
-                if run.options.align is Align.NONE and not run.scoring:
-                    self._leave_run(run)
-                else:
+                # With "drop" too the others may be through all epochs before they hear of it.
+                if run.scoring:
                     self.finish_run(run)
+                else:
+                    self._leave_run(run)
             self.stopped = True
             self.shared.tell(Enough(feed=self.name))
             self._interrupt()
