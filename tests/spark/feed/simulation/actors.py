@@ -163,17 +163,22 @@ class Actors:
             self._hub, self.current = hub, with_caller
         self._actors.pop(actor.number, None)
 
-    def run(self, over: Callable[[], bool], limit_s: float, step: Callable[[], None]) -> None:
+    def run(self, over: Callable[[], bool], limit_s: float, step: Callable[[], float]) -> None:
         """Until it is over.
+
+        Args:
+            step: called before the first step, and before each that it has returned the number of.
 
         Raises:
             Stuck: it never will be.
         """
         end = self.now + limit_s
         ready, timers, chance = self._ready, self._timers, self.chance.random
+        due_step = 0.0
         while not over():
             self.steps += 1
-            step()
+            if self.steps >= due_step:
+                due_step = step()
             if ready and not (timers and chance() < HURRY):
                 actor = self._actors[ready.pop(int(chance() * len(ready)))]
                 self.current = actor

@@ -96,6 +96,7 @@ def schedule(seed: int) -> Schedule:
         align=align,
         cache=cache,
         cache_memory=chance.choice((0, 300, 1 << 20)),
+        spill=1 << 30,
         shuffle=chance.randint(0, 9) if cache and chance.random() < 0.5 else None,
         buffer=chance.choice((1, 300, 600, 1 << 20)),
         exchange=exchange,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
+import os
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ from howdah import task as howdah_task
 from howdah.spark import live, training
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import batch_dispenser, ingest, trainer
+from howdah.spark.feed import batch_dispenser, cache, ingest, trainer
 from howdah.spark.feed import controller_connection as control
 from howdah.spark.feed import state as feed_state
 from howdah.spark.feed.control import control_server
@@ -543,10 +545,12 @@ class World:
 
     # -- troubles --------------------------------------------------------------------------------
 
-    def _step(self) -> None:
+    def _step(self) -> float:
+        """What goes wrong now; at which step something does again."""
         faults = self._faults
         while faults and faults[0].step <= self.actors.steps:
             self._do(faults.popleft())
+        return faults[0].step if faults else math.inf
 
     def _do(self, fault: Fault) -> None:
         chance = self.chance
@@ -633,6 +637,23 @@ def _timer(seconds: float, action: Any) -> Any:
     return SimpleNamespace(start=lambda: network.world.actors.later(seconds, action))
 
 
+class _Traceback:
+    """Says as much as a schedule needs: to find the lines of a trace takes longer than to fail."""
+
+    @staticmethod
+    def format_exception_only(error: BaseException) -> list[str]:
+        return [f"{type(error).__name__}: {error}"]
+
+    format_exception = format_exception_only
+
+
+def _descriptor(file: Any) -> int:
+    """Of a file in memory: a disk would take as much time as the rest of a schedule."""
+    if file._file is None:
+        file._file = os.memfd_create("rows")
+    return file._file
+
+
 class _Control(network.Control):
     def start(self) -> None:
         world = network.world
@@ -687,6 +708,9 @@ def virtual() -> Iterator[None]:
             (trainer, "Control", _Control),
             (trainer, "FeedServer", _Server),
             (trainer, "client_context", lambda *args: None),
+            (trainer, "_has_files", lambda folder: False),
+            (trainer, "traceback", _Traceback),
+            (cache.SpillFile, "_descriptor", _descriptor),
             (trainer, "server_context", lambda *args: None),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
