@@ -195,6 +195,12 @@ class Standalone:
         self.end()
 
 
+def feeders(worker: Server) -> list[psutil.Process]:
+    """Python workers of Spark's on that worker, not their parent."""
+    daemons = [each for each in worker.processes() if "pyspark.daemon" in " ".join(each.cmdline())]
+    return [each for each in daemons if each.ppid() in {daemon.pid for daemon in daemons}]
+
+
 @contextlib.contextmanager
 def connect(folder: Path, master: str = "local[2]", **conf: str) -> Iterator[str]:
     """A Connect server with executors at that master: the address for ``builder.remote``."""

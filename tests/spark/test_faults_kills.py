@@ -18,7 +18,7 @@ from howdah.spark.reports import TrainReport
 from tests import leaks
 from tests.spark import programs
 from tests.spark.faulty import ended, eventually, of_job, slowly_with_notes
-from tests.spark.servers import Server, Standalone
+from tests.spark.servers import Standalone, feeders
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -79,12 +79,6 @@ def fed(spark: Any, folder: Path, **options: Any) -> Iterator[Fed]:
     finally:
         feeding.close()
     ended(feeding.cluster.job_id)
-
-
-def feeders(worker: Server) -> list[psutil.Process]:
-    """Python workers of Spark's on that worker, not their parent."""
-    daemons = [each for each in worker.processes() if "pyspark.daemon" in " ".join(each.cmdline())]
-    return [each for each in daemons if each.ppid() in {daemon.pid for daemon in daemons}]
 
 
 def test_a_killed_training_process_makes_a_new_gang_that_gets_every_row(

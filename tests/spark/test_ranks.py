@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError
+from howdah.spark.feed.control import control_server
+from howdah.spark.reports import TrainReport
 from howdah.spark.rows import FrameSource
 from howdah.spark.session import Session
-from tests.spark import sessions
+from howdah.storage.jobdir import JobDirectory
+from howdah.wire.channel import connect
+from howdah.wire.messages import ClientHello, ToClient, Welcome
+from howdah.wire.tls import PeerRole, client_context
+from tests.spark import programs, sessions
 from tests.spark.backend_jobs import eventually
-from tests.spark.servers import Standalone
+from tests.spark.servers import Standalone, feeders
 
 RANKS = 4
 ROWS = 400
@@ -28,12 +37,18 @@ pytestmark = pytest.mark.timeout(240)
 
 
 @pytest.fixture(scope="module")
-def four_slots(spark_folder: Path) -> Iterator[Any]:
-    """A session on two workers of two cores."""
+def two_workers(spark_folder: Path) -> Iterator[Standalone]:
+    """Of two cores each."""
     with Standalone(spark_folder / "four", cores=2) as cluster:
-        conf = {**cluster.settings(), "spark.cores.max": str(RANKS)}
-        with sessions.session(cluster.folder, conf) as made:
-            yield made
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def four_slots(two_workers: Standalone) -> Iterator[Any]:
+    """A session on `two_workers`."""
+    conf = {**two_workers.settings(), "spark.cores.max": str(RANKS)}
+    with sessions.session(two_workers.folder, conf) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -435,3 +450,236 @@ def test_a_task_that_fails_amid_shuffled_rows_goes_on_or_ends_the_run_with_the_r
     ]
     for epoch in (-3, -2, -1):
         assert everything({rank: runs[epoch] for rank, runs in values.items()}) == [*range(400)]
+
+
+MORE_THAN_FITS = 9600
+"""Rows of `wide` that the buffers of all ranks together do not hold: feeders wait amid them."""
+
+
+def wide(spark: Any, count: int = MORE_THAN_FITS, *, size: int = 50_000) -> Any:
+    return rows(spark, count, RANKS).selectExpr("id", f"repeat('x', {size}) as wide")
+
+
+def take_slowly(folder: Path, ctx: Any) -> list[int]:
+    """Until there is a file ``go``."""
+    ids: list[int] = []
+    for batch in ctx.feed("train").batches(10, columns=["id"]):
+        if not ids:
+            leave_a_pid(folder, ctx.rank)
+        ids += batch["id"].tolist()
+        if not (folder / "go").exists():
+            time.sleep(0.05)
+    return ids
+
+
+def begun(cluster: Cluster) -> dict[Any, int]:
+    """By partition the latest attempt at it that has asked the driver for a rank."""
+    controller = cluster._live.controller
+    with controller.changed:
+        run = controller.runs.get(("train", 1))
+        return dict(run.attempts) if run is not None else {}
+
+
+@contextlib.contextmanager
+def fed_slowly(
+    start: Callable[..., Cluster], frame: Any, folder: Path
+) -> Iterator[tuple[Cluster, Future[TrainReport]]]:
+    """Feeders wait for room in all ranks."""
+    with start(take_slowly) as cluster, ThreadPoolExecutor(1) as pool:
+        report = pool.submit(cluster.train, frame, align="none")
+
+        def amid() -> bool:
+            assert not report.done(), report.exception()
+            pids = all((folder / f"pid-{rank}").exists() for rank in range(RANKS))
+            return pids and len(begun(cluster)) == RANKS
+
+        try:
+            eventually(amid, "rows in all ranks", PATIENCE_S)
+            yield cluster, report
+        finally:
+            (folder / "go").touch()
+
+
+def check_exact(cluster: Cluster, report: TrainReport) -> None:
+    assert everything(cluster.results()) == [*range(MORE_THAN_FITS)]
+    assert (report.rows, report.dropped) == (MORE_THAN_FITS, 0)
+    assert (report.restarts, report.repeated) == (0, 0)
+
+
+def test_tasks_that_spark_has_lost_and_that_go_on_bring_no_row(
+    start: Callable[..., Cluster], four_slots: Any, two_workers: Standalone, tmp_path: Path
+) -> None:
+    """As on a host that stood still for a while: Spark runs them again elsewhere meanwhile."""
+    worker = two_workers.workers[0]
+    with fed_slowly(start, wide(four_slots), tmp_path) as (cluster, report):
+        lost = feeders(worker)
+        forks = {each.ppid() for each in lost}
+        executors = [each for each in two_workers.executors() if each in worker.processes()]
+        before = begun(cluster)
+        try:
+            for each in lost:
+                each.suspend()
+            for each in [*map(psutil.Process, forks), *executors]:
+                each.kill()
+            eventually(
+                lambda: sum(now > before[part] for part, now in begun(cluster).items()) >= 2,
+                "both partitions are fed again",
+                PATIENCE_S,
+            )
+        finally:
+            for each in lost:
+                each.resume()
+        assert not programs.wait_ended([each.pid for each in lost], PATIENCE_S)
+        (tmp_path / "go").touch()
+        check_exact(cluster, report.result())
+
+
+def test_a_rank_that_says_nothing_while_tasks_are_run_again_costs_no_row_and_gets_none_twice(
+    start: Callable[..., Cluster],
+    four_slots: Any,
+    two_workers: Standalone,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one that holds Python's lock in a compilation: only it knows which rows it has."""
+    monkeypatch.setattr(control_server, "ANSWER_S", 0.1)
+    with fed_slowly(start, wide(four_slots), tmp_path) as (cluster, report):
+        controller = cluster._live.controller
+        last_offset, unanswered = controller._last_offset, 0
+
+        async def counted(*arguments: Any) -> int | None:
+            nonlocal unanswered
+            found = await last_offset(*arguments)
+            unanswered += found is None
+            return found
+
+        monkeypatch.setattr(controller, "_last_offset", counted)
+        silent = psutil.Process(int((tmp_path / "pid-1").read_text()))
+        silent.suspend()
+        try:
+            for each in feeders(two_workers.workers[0]):
+                each.kill()
+            eventually(lambda: unanswered > 5, "tasks ask again", PATIENCE_S)
+        finally:
+            silent.resume()
+        (tmp_path / "go").touch()
+        check_exact(cluster, report.result())
+
+
+def test_many_feeders_of_large_rows_keep_to_the_buffer_of_a_rank(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    size, each = 12_000_000, 8
+
+    def train(folder: Path, ctx: Any) -> tuple[int, int]:
+        if ctx.rank:
+            return 0, 0
+        feed = ctx.feed("train", ranks=[0])
+        state = feed._state
+        seen, most = 0, 0
+        for batch in feed.batches(1):
+            deadline = time.monotonic() + PATIENCE_S
+            with state.changed:
+                # All are there, and the next row would be one too many.
+                while (
+                    not seen
+                    and not (len(state.streams) == RANKS and state.buffered + size > 64 << 20)
+                    and time.monotonic() < deadline
+                ):
+                    state.changed.wait(1.0)
+                most = max(most, state.buffered)
+            seen += len(batch["id"])
+        return seen, most
+
+    with start(train) as cluster:
+        report = cluster.train(wide(four_slots, RANKS * each, size=size), align="none")
+        seen, most = cluster.results()[0]
+    assert report.rows == seen == RANKS * each
+    assert 4 * size < most <= 64 << 20
+
+
+def test_ranks_that_draw_ahead_go_on_from_the_rows_they_have_trained(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
+) -> None:
+    """Each rank draws as many batches ahead as its number, and is killed long after it has saved."""
+
+    def train(folder: Path, ctx: Any) -> dict[str, Any]:
+        import json
+        from collections import deque
+
+        feed = ctx.feed("train")
+        seen: list[int] = []
+        saved, position = folder / f"seen-{ctx.rank}", folder / f"position-{ctx.rank}"
+        if ctx.generation > 1:
+            seen = json.loads(saved.read_text())
+            feed.restore(position.read_bytes())
+        before = len(seen)
+        queue = deque[Any]()
+
+        def trained(batch: Any) -> None:
+            seen.extend(batch["id"].tolist())
+            if ctx.generation == 1 and len(seen) == 80:
+                position.write_bytes(feed.position_bytes(batches=len(queue)))
+                saved.write_text(json.dumps(seen))
+            if ctx.generation == 1 and len(seen) == 120:
+                leave_a_pid(folder, ctx.rank)
+                threading.Event().wait()
+
+        for batch in feed.batches(10):
+            queue.append(batch)
+            if len(queue) > ctx.rank:
+                trained(queue.popleft())
+        while queue:
+            trained(queue.popleft())
+        return {"seen": seen, "before": before}
+
+    with start(train, restarts=1) as cluster, ThreadPoolExecutor(1) as pool:
+        report = pool.submit(cluster.train, rows(four_slots, 4000), align="none")
+        eventually(
+            lambda: report.done() or all((tmp_path / f"pid-{r}").exists() for r in range(RANKS)),
+            "all ranks have saved and gone on",
+            PATIENCE_S,
+        )
+        kill(tmp_path, 1)
+        report.result()
+        values = cluster.results()
+    assert [value["before"] for value in values.values()] == [80] * RANKS
+    assert everything({rank: value["seen"] for rank, value in values.items()}) == [*range(4000)]
+
+
+def test_the_key_that_feeding_tasks_carry_brings_rows_and_opens_no_door_of_the_job(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
+) -> None:
+    """It is in clear where Spark's own connections are."""
+
+    def train(folder: Path, ctx: Any) -> int:
+        return sum(len(batch["id"]) for batch in ctx.feed("train").batches(10))
+
+    async def greeted(directory: JobDirectory, secrets: Path, role: PeerRole) -> bool:
+        """Whether the coordinator takes one with that key for a client."""
+        address = directory.coordinator()
+        assert address is not None
+        channel = await connect(
+            address.host,
+            address.port,
+            client_context(secrets, role),
+            job_id=directory.job_id,
+            receives=ToClient,
+        )
+        channel.send(ClientHello(job_id=directory.job_id, user="somebody"))
+        try:
+            return isinstance(await channel.receive(PATIENCE_S), Welcome)
+        except OSError:
+            return False
+        finally:
+            channel.abort()
+
+    with start(train) as cluster:
+        directory, access = cluster._live.directory, cluster._live.access
+        files = {"ca.pem": access.ca, "feeder.pem": access.certificate, "feeder.key": access.key}
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+        assert asyncio.run(greeted(directory, directory.secrets, PeerRole.CLIENT))
+        assert not asyncio.run(greeted(directory, tmp_path, PeerRole.FEEDER))
+        report = cluster.train(rows(four_slots), align="none")
+        assert sum(cluster.results().values()) == report.rows == ROWS
