@@ -32,6 +32,7 @@ from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.adapters.loaders import Loaders
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
+from howdah.spark.iceberg import DataFile, IcebergScan, is_iceberg
 from howdah.spark.tfrecord.filesystems import find, resolved
 from howdah.storage.hdfs import is_hdfs
 
@@ -65,7 +66,9 @@ class ParquetFeed(Loaders):
         source: a file, a folder (with folders ``name=value`` in it for further columns), a pattern
             such as ``/data/2026-*/*.parquet``, or a list of these: paths or fsspec URLs; ``hdfs://``
             without a JVM. Or any `pyarrow.dataset.Dataset` of files, such as that of a Delta table
-            (``deltalake.DeltaTable(url).to_pyarrow_dataset()``).
+            (``deltalake.DeltaTable(url).to_pyarrow_dataset()``). Or pyiceberg's table, or a scan of it
+            (``table.scan(snapshot_id=…, row_filter=…)``), of which whole data files take the place of row
+            groups.
         columns: only these are read.
         rank: whose segment; by default that of this task of a Howdah job, else 0.
         world_size: of how many ranks; by default the job's, else 1.
@@ -107,7 +110,11 @@ class ParquetFeed(Loaders):
         self._align = align
         self._seed = shuffle
         self._epochs = math.inf if epochs is None else epochs
-        found = source if isinstance(source, arrow.Dataset) else dataset(source)
+        found: Any = source
+        if is_iceberg(source):
+            found = IcebergScan(source, columns)
+        elif not isinstance(source, arrow.Dataset):
+            found = dataset(source)
         self.schema: pa.Schema = _chosen(found.schema, self._columns)
         """Columns and Arrow types."""
         self._all = found.schema
@@ -316,7 +323,7 @@ class ParquetFeed(Loaders):
         fragment = self._groups[group]
         try:
             return _whole(fragment.to_table(schema=self._all, columns=self._columns))
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise FeedError(f"A row group of {fragment.path} cannot be read: {error}") from error
 
 
@@ -441,7 +448,7 @@ def _opened_by(url: str) -> tuple[Any, str]:
     return url_to_fs(url)
 
 
-def _row_groups(found: arrow.Dataset) -> tuple[list[Any], list[int], str]:
+def _row_groups(found: Any) -> tuple[list[Any], list[int], str]:
     """Row groups that have rows, how many rows each has, and a digest of it all."""
     fragments = list(found.get_fragments())
     with ThreadPoolExecutor(8, "howdah-parquet") as pool:
@@ -462,6 +469,8 @@ def _row_groups(found: arrow.Dataset) -> tuple[list[Any], list[int], str]:
 
 
 def _parts(fragment: Any) -> tuple[list[Any], list[int]]:
+    if isinstance(fragment, DataFile):
+        return [fragment], [fragment.num_rows()]
     groups = fragment.split_by_row_group()
     return groups, [group.row_groups[0].num_rows for group in groups]
 
