@@ -53,7 +53,7 @@ class Ready:
         self.cache = folder / "cache"
         self.base, self.howdah = runtime(self.cache)
         self.place = unpack(self.base, folder / "somewhere else")
-        self.code = unpack(self.howdah, folder / "code")
+        self.code = unpack(self.howdah, folder / "code") / runtimes.CODE
         assert self.base.python is not None
         self.python = self.place / self.base.python
 

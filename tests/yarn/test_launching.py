@@ -23,6 +23,7 @@ from howdah.backends.yarn.local_resources import (
 )
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
+from howdah.packing.python import runtime
 from howdah.spec.model import Acl, Docker, Hadoop
 
 LAUNCH = AgentLaunch(
@@ -79,7 +80,7 @@ def agent(
 def test_an_agents_command_begins_an_isolated_interpreter_and_logs_to_files_of_yarns() -> None:
     (command,) = agent().command
     assert command == (
-        "exec ./runtime/bin/python3 -I ./howdah/howdah/backends/yarn/boot.py"
+        f"exec ./runtime/bin/python3 -I ./howdah/{runtime.CODE}/howdah/backends/yarn/boot.py"
         " 1><LOG_DIR>/agent.log 2><LOG_DIR>/stderr"
     )
 

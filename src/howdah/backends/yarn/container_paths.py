@@ -5,7 +5,7 @@ from __future__ import annotations
 from howdah.agent.launch import HERE
 from howdah.backends.base import Places
 from howdah.backends.job_paths import tensorboard_folder
-from howdah.backends.yarn.local_resources import HOWDAH, SOURCE, LocalResources
+from howdah.backends.yarn.local_resources import CODE, SOURCE, LocalResources
 from howdah.spec.model import Job
 from howdah.storage import layout
 from howdah.storage.hdfs import is_hdfs
@@ -22,7 +22,7 @@ def places(job: Job, local_resources: LocalResources, home: str, application: st
         bin=f"{HERE}/bin",
         path=PATH,
         python_path=f"{HERE}/python",
-        helpers=f"{HERE}/{HOWDAH}/howdah/frameworks/helpers",
+        helpers=f"{HERE}/{CODE}/howdah/frameworks/helpers",
         source=f"{HERE}/{SOURCE}" if local_resources.source is not None else None,
         shared_dir=f"{home}/{layout.SHARED}",
         home=home,

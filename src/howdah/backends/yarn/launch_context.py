@@ -19,8 +19,8 @@ from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.yarn import container_launch as launches
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import (
+    CODE,
     CONF,
-    HOWDAH,
     KEYTAB,
     LocalResource,
     LocalResources,
@@ -63,7 +63,7 @@ def master(
         **local_resources.env,
         "HADOOP_USER_NAME": local_resources.user,
         "HADOOP_CONF_DIR": CONF,
-        "PYTHONPATH": HOWDAH,
+        "PYTHONPATH": CODE,
         "PYTHONUNBUFFERED": "1",
     }
     shipped = [*local_resources.runtime]
@@ -93,7 +93,7 @@ def agent(
     python = _inside(local_resources.runtime_python)
     # As a file and isolated: nothing of the node's or the user's Python gets into the agent.
     command = (
-        f"exec {python} -I ./{HOWDAH}/howdah/backends/yarn/boot.py"
+        f"exec {python} -I ./{CODE}/howdah/backends/yarn/boot.py"
         f" 1><LOG_DIR>/{AGENT_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
     )
     files = [*local_resources.files.get("", ()), *local_resources.files.get(role, ())]

@@ -17,6 +17,8 @@ FILE = "yarn.json"
 RUNTIME, HOWDAH, ENVIRONMENT, SOURCE, CONF = "runtime", "howdah", "environment", "source", "conf"
 KEYTAB = "login.keytab"
 """Names of the links in a container's folder."""
+CODE = f"{HOWDAH}/lib/python3/site-packages"
+"""Where the package ``howdah`` is: as in `howdah.packing.python.runtime`, which is not imported here."""
 
 
 class ResourceKind(enum.Enum):

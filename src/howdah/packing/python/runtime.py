@@ -49,6 +49,10 @@ SUBMITTERS = (
 )
 """Folders of Howdah that no process of its own imports on a cluster: they come without byte code."""
 PYTHON = "bin/python3"
+CODE = "lib/python3/site-packages"
+"""The folder in the archive of Howdah's code that belongs on PYTHONPATH. So deep since a NodeManager lists a
+container's folder, five levels of it and twice, before it starts it
+(``yarn.nodemanager.log-container-debug-info.enabled``, the default)."""
 _WITHOUT = ("howdah", "argcomplete")
 """Howdah is an archive of its own; argcomplete is for a command of hdfs-native's."""
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
@@ -121,10 +125,10 @@ def of_job(job: Job, folder: Path, cache: Path, progress: Progress = quiet) -> A
 
 
 def own_code(cache: Path, progress: Progress = quiet) -> Archive:
-    """Howdah itself: the folder that has ``howdah`` in it belongs on PYTHONPATH."""
+    """Howdah itself, in the folder `CODE`."""
     folder = Path(PACKAGE)
     entries = [
-        TarEntry(f"howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
+        TarEntry(f"{CODE}/howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
         for name, path, status in _walk(folder, "")
     ]
     inputs = [(entry.name, entry.executable, _size(entry), _mtime(entry.path)) for entry in entries]
@@ -132,7 +136,7 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
     def make(scratch: Path) -> Archive:
         from howdah.packing.python.bytecode import with_byte_code
 
-        submitters = tuple(f"howdah/{each}" for each in SUBMITTERS)
+        submitters = tuple(f"{CODE}/howdah/{each}" for each in SUBMITTERS)
         plain = [entry for entry in entries if entry.name.startswith(submitters)]
         used = [entry for entry in entries if not entry.name.startswith(submitters)]
         content = Content(
