@@ -18,6 +18,7 @@ from tests.spark.feed.simulation.schedule import (
 SCHEDULES = 20_000
 """80,000 more are in test_simulation_more.py."""
 FIRST_SEEDS = {
+    "connections of a process are not told apart": 1_050_000,
     "an epoch without rows is over before it begins": 18_110,
     "what a broken connection lost is not sent again": 460,
     "what a broken connection lost is not told again": 690,
@@ -32,6 +33,7 @@ FIRST_SEEDS = {
         256_782_044,  # Rows were thrown away; the attempt that was to send them again never did.
         20_264_977,  # A task that sent thrown-away rows again told its end after the next epoch's query began.
         20_287_425,  # A rank stopped, the others were through: rows of its later epochs were not counted.
+        1_050_277,  # Of two connections of a process that was cut off twice, the former's hello came last.
         256_782_261,  # A process dialled again while an old document said that the gang waits.
     ],
 )

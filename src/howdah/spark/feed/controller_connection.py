@@ -51,7 +51,7 @@ class Control:
         context: ssl.SSLContext,
         job_id: str,
         *,
-        hello: Callable[[], TrainerHello],
+        hello: Callable[[int], TrainerHello],
         state: Callable[[str], FeedState],
         states: Callable[[], list[FeedState]],
         end_all: Callable[[], None],
@@ -72,6 +72,7 @@ class Control:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="howdah-control", daemon=True)
         self._channel: Channel[Any] | None = None
+        self._connections = 0
         self._unsent: list[msgspec.Struct] = []
         """Said while there was no connection, and not said again by `TrainerHello`."""
         self._last_message: msgspec.Struct | None = None
@@ -151,8 +152,9 @@ class Control:
 
     async def _talk(self, channel: Channel[Any]) -> None:
         self._channel = channel
+        self._connections += 1
         try:
-            channel.send(self._hello())
+            channel.send(self._hello(self._connections))
             for message in self._unsent:
                 channel.send(message)
             self._unsent.clear()
@@ -205,7 +207,7 @@ class Control:
 
     def _greet(self) -> None:
         if self._channel is not None and not self._channel.closed:
-            self._channel.send(self._hello())
+            self._channel.send(self._hello(self._connections))
 
     async def _end(self, last_message: msgspec.Struct | None) -> None:
         if last_message is not None:

@@ -178,6 +178,8 @@ class TrainerHello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """A trainer is there; repeated after a lost connection."""
 
     endpoint: Endpoint = msgspec.field(name="place")
+    connection: int = 0
+    """Grows with each that the process makes: of two, the controller may read the former's last."""
     positions: dict[str, Position] = {}
     """By feed: what the checkpoint it goes on from had seen (``feed.restore`` sends it again)."""
     checkpoint: bool = False

@@ -198,10 +198,11 @@ class Trainer:
     def _take(self, begin: Begin, connection: DataConnection) -> None:
         take(begin, connection, self._state(begin.feed), self._pool)
 
-    def _hello(self) -> TrainerHello:
+    def _hello(self, connection: int) -> TrainerHello:
         states = self._all_states()
         return TrainerHello(
             endpoint=self._endpoint,
+            connection=connection,
             positions={
                 state.name: state.restored for state in states if state.restored is not None
             },

@@ -8,10 +8,10 @@ from typing import Any
 from unittest import mock
 
 from howdah.spark import training
-from howdah.spark.feed import ingest, state
+from howdah.spark.feed import ingest, state, trainer
 from howdah.spark.feed.control import control_server, plan, run_state
 from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
-from howdah.spark.feed.messages import OffsetQuery, OffsetReply
+from howdah.spark.feed.messages import OffsetQuery, OffsetReply, TrainerHello
 from howdah.spark.feed.tasks import feeder
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -94,6 +94,13 @@ def _keep_order(work: training.Training, generation: int) -> Any:
     return training._Turn.DONE
 
 
+def _first_connection(process: trainer.Trainer, connection: int) -> TrainerHello:
+    return _hello(process, 1)
+
+
+_hello = trainer.Trainer._hello
+
+
 def _nothing(*args: Any) -> None:
     pass
 
@@ -114,6 +121,9 @@ MUTANTS: dict[str, Mutant] = {
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
     "rows in any order are fed as if they stayed in theirs": _put(
         training.Training, "_keep_order", _keep_order
+    ),
+    "connections of a process are not told apart": _put(
+        trainer.Trainer, "_hello", _first_connection
     ),
     "what a broken connection lost is not sent again": _put(
         feeder._Feeding, "_go_on_after", _nothing_again

@@ -86,6 +86,8 @@ class TrainerState:
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         self.channel: Channel[Any] | None = None
+        self.connection = 0
+        """`TrainerHello.connection` of the channel."""
         self.positions: dict[str, Position] = {}
         self.checkpoint = False
         """There was a checkpoint when its program began."""
@@ -204,6 +206,9 @@ class ControlServer:
             self.generation = endpoint.generation
             self.trainers = {}
         known = self.trainers.get(endpoint.rank)
+        if known is not None and known.endpoint == endpoint and hello.connection < known.connection:
+            channel.close()  # it was cut, and the process has dialled again since
+            return None
         new = known is None
         if known is None:
             known = TrainerState(endpoint)
@@ -212,6 +217,7 @@ class ControlServer:
             self.trainers[endpoint.rank] = known
         again = known.channel is not channel
         known.endpoint, known.channel = endpoint, channel
+        known.connection = hello.connection
         known.positions.update(hello.positions)
         known.checkpoint |= hello.checkpoint
         known.asks.update(hello.asks)
