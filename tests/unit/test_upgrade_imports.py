@@ -37,13 +37,39 @@ _ON_A_CLUSTER = {
 }
 """In a coordinator whose Howdah was shipped with the job: nobody changes that."""
 
+_AT_SUBMISSION = {
+    "howdah.backends.local.container_paths.prepare",
+    "howdah.backends.spark.launch_bundle.pack_source",
+}
+_OF_THE_COORDINATOR = {
+    "howdah.storage.jobdir.JobDirectory.token",
+    "howdah.storage.jobdir.JobDirectory.containers_key",
+}
+
 PROCESSES = {
+    "Spark's driver": (
+        (
+            "howdah.backends.spark.driver",
+            "howdah.backends.spark.submission",
+            "howdah.backends.spark.site",
+        ),
+        {
+            *_AT_SUBMISSION,
+            *_OF_THE_COORDINATOR,
+            "howdah.backends.spark.driver.slot_task.run",  # on an executor
+        },
+    ),
+    "Spark's executor": (
+        ("howdah.backends.spark.slot_task",),
+        {
+            *_AT_SUBMISSION,
+            *_OF_THE_COORDINATOR,
+            "howdah.backends.spark.__getattr__",  # for what submits
+        },
+    ),
     "node daemon and agents": (
         ("howdah.backends.local.node.main", "howdah.agent.main"),
-        {  # the coordinator's
-            "howdah.storage.jobdir.JobDirectory.token",
-            "howdah.storage.jobdir.JobDirectory.containers_key",
-        },
+        _OF_THE_COORDINATOR,
     ),
     "coordinator": (
         (
@@ -53,10 +79,7 @@ PROCESSES = {
             "howdah.coordinator.web.server",
             *job_page.NEEDED_LATER,
         ),
-        {
-            *_ON_A_CLUSTER,
-            "howdah.backends.local.container_paths.prepare",  # at submission
-        },
+        {*_ON_A_CLUSTER, *_AT_SUBMISSION},
     ),
     "portal": (
         (

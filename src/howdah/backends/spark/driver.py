@@ -18,8 +18,9 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.local.node.agents import last_line
 from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG
+from howdah.backends.local.node.log import last_line
+from howdah.backends.local.node.lost_job import write_lost
 from howdah.backends.local.node.supervision import Supervision, Verdict
 from howdah.backends.spark.coordinator_process import CoordinatorProcess
 from howdah.backends.spark.error_texts import (
@@ -175,8 +176,6 @@ class Driver:
     def _finish(self, reason: str) -> None:
         self._over = True
         if reason:
-            from howdah.backends.local.node.lost_job import write_lost
-
             with contextlib.suppress(Exception):
                 write_lost(self._job_dir, reason)
         self._coordinator.close()

@@ -24,6 +24,7 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.backends.interpreter import python_path
+from howdah.backends.local.node.log import last_line
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.launch_bundle import LaunchBundle
 from howdah.spec.model import Slots
@@ -147,8 +148,6 @@ def _first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:
 
 def _end(process: subprocess.Popen[bytes], base: Path) -> str:
     """End it by the end of its input; returns the last line of its log."""
-    from howdah.backends.local.node.agents import last_line
-
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()

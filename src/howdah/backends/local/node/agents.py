@@ -18,7 +18,7 @@ from howdah.agent.host.processes import MARKER, marker
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.local.messages import AgentProcess
 from howdah.backends.local.node.forking import cannot_start, entry
-from howdah.backends.local.node.log import log_to
+from howdah.backends.local.node.log import last_line, log_to
 from howdah.backends.local.processes import start_of
 from howdah.storage.files import write_private
 
@@ -82,17 +82,6 @@ def forget(folder: Path) -> None:
 def last_words(folder: Path) -> str:
     """The last line the agent wrote to its own log, if any."""
     return last_line(folder / LOG)
-
-
-def last_line(log: Path) -> str:
-    """The last line of a file that is not blank, at most 500 characters; "" if there is none."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
-            lines = file.read().decode(errors="replace").split("\n")
-    except OSError:
-        return ""
-    return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
 
 
 def _own_start() -> int:

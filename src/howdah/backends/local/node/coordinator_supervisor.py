@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from howdah.backends.local import processes
-from howdah.backends.local.node.agents import last_line
 from howdah.backends.local.node.coordinator_program import CoordinatorProgram
 from howdah.backends.local.node.event_loop import EventLoop, Timer
 from howdah.backends.local.node.forking import fork
-from howdah.backends.local.node.log import log_to, note
+from howdah.backends.local.node.log import last_line, log_to, note
 from howdah.backends.local.node.supervision import RAPID_S, Supervision, Verdict, describe
 
 COORDINATOR_LOG = "logs/coordinator.log"

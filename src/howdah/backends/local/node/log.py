@@ -25,3 +25,14 @@ def note(text: str) -> None:
     """A line in the daemon's log."""
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())
     print(f"{stamp} {text}", file=sys.stderr)  # noqa: T201
+
+
+def last_line(log: Path) -> str:
+    """The last line of a file that is not blank, at most 500 characters; "" if there is none."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
