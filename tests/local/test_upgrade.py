@@ -37,11 +37,20 @@ MOVED = {
 }
 """Rooms and modules, and what the next release calls them."""
 PATIENCE_S = 30.0
+LINES = 40
+"""Of two seconds."""
 JOB = """
 name = "long"
 [roles.worker]
-command = "touch {folder}/began; while [ ! -e {folder}/end ]; do sleep 0.05; done; echo saved > {folder}/result"
+command = "touch {folder}/began; while [ ! -e {folder}/end ]; do echo goes on; sleep 0.05; done; echo saved > {folder}/result"
 """
+
+
+def release(folder: Path) -> None:
+    """Howdah as it is."""
+    shutil.copytree(
+        Path(howdah.__file__).parent, folder, ignore=shutil.ignore_patterns("__pycache__")
+    )
 
 
 class LongJob:
@@ -50,7 +59,9 @@ class LongJob:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._site = folder / "site"
-        shutil.copytree(Path(howdah.__file__).parent, self.package)
+        self._replaced = 0
+        self._site.mkdir()
+        release(self.package)
         self._env = {
             **os.environ,
             "PYTHONPATH": str(self._site),
@@ -83,7 +94,13 @@ class LongJob:
     def begun(self, *arguments: str) -> subprocess.Popen[bytes]:
         """A command that goes on."""
         command = [sys.executable, "-P", "-m", "howdah", *arguments]
-        return subprocess.Popen(command, env=self._env, cwd=self._folder / "source")
+        return subprocess.Popen(
+            command,
+            env=self._env,
+            cwd=self._folder / "source",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     @property
     def coordinator(self) -> int:
@@ -102,25 +119,31 @@ class LongJob:
 
     def upgrade(self) -> None:
         """Put the next release where this one is, or was."""
-        shutil.rmtree(self.package)
-        shutil.copytree(Path(howdah.__file__).parent, self.package)
-        for old, new in MOVED.items():
-            suffix = "" if (self.package / old).is_dir() else ".py"
-            (self.package / f"{old}{suffix}").rename(self.package / f"{new}{suffix}")
-        modules = {old.replace("/", "."): new.replace("/", ".") for old, new in MOVED.items()}
+        new = self._folder / "next"
+        release(new)
+        for old, moved in MOVED.items():
+            suffix = "" if (new / old).is_dir() else ".py"
+            (new / f"{old}{suffix}").rename(new / f"{moved}{suffix}")
+        modules = {old.replace("/", "."): moved.replace("/", ".") for old, moved in MOVED.items()}
         names = re.compile(rf"\bhowdah\.({'|'.join(map(re.escape, modules))})\b")
-        for file in self.package.rglob("*.py"):
+        for file in new.rglob("*.py"):
             text = file.read_text()
-            moved = names.sub(lambda found: f"howdah.{modules[found[1]]}", text)
-            if moved != text:
-                file.write_text(moved)
+            file.write_text(names.sub(lambda found: f"howdah.{modules[found[1]]}", text))
+        self._replace(new)
 
     def take_away(self) -> None:
         """As it is for a moment while one release is replaced by another."""
-        shutil.rmtree(self.package)
+        nothing = self._folder / "next"
+        nothing.mkdir()
         # Else the one that the tests are installed with would be found.
-        self.package.mkdir()
-        (self.package / "__init__.py").touch()
+        (nothing / "__init__.py").touch()
+        self._replace(nothing)
+
+    def _replace(self, package: Path) -> None:
+        self._replaced += 1
+        # Not removed: a coordinator that is being tried may write byte code into it.
+        self.package.rename(self._folder / f"former-{self._replaced}")
+        package.rename(self.package)
 
     def log(self, name: str) -> str:
         return (self.directory.logs / f"{name}.log").read_text()
@@ -202,8 +225,11 @@ def test_a_job_that_lost_both_is_revived_by_the_next_release(job: LongJob) -> No
     job.upgrade()
     job.kill()
     with job.begun("attach", "--revive", job.directory.job_id) as attached:
-        wait_until(lambda: not wait_gone(job.directory.path, 0.0), "it goes on", PATIENCE_S)
+        assert attached.stdout is not None
+        for _ in range(LINES):
+            assert attached.stdout.readline()
         job.end()
+        assert b"succeeded after" in attached.stdout.read()
         assert attached.wait(PATIENCE_S) == 0
 
 
@@ -214,6 +240,18 @@ def test_a_coordinator_answers_all_questions_after_the_upgrade(job: LongJob) -> 
     with pytest.raises(urllib.error.HTTPError, match="404"):
         job.get("nothing")
     job.end()
+
+
+def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: LongJob) -> None:
+    with job.begun("attach", job.directory.job_id) as attached:
+        assert attached.stdout is not None
+        for _ in range(LINES):  # it has come to rest
+            assert attached.stdout.readline()
+        job.upgrade()
+        killed(job.coordinator, lambda: job.coordinator, job)
+        job.end()
+        assert b"succeeded after" in attached.stdout.read()
+        assert attached.wait(PATIENCE_S) == 0
 
 
 def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
