@@ -45,6 +45,7 @@ from howdah.compat.tensorflowonspark.params import HasTensorboard as HasTensorbo
 from howdah.compat.tensorflowonspark.params import HasTFRecordDir as HasTFRecordDir
 from howdah.compat.tensorflowonspark.params import TFTypeConverters as TFTypeConverters
 from howdah.spark.frames import select
+from howdah.spark.pipeline.params import set_defaults
 from howdah.spark.pipeline.persistence import metadata_session
 from howdah.spark.scoring.frames import score
 from howdah.spark.scoring.predictors import Predictor, predictor
@@ -104,29 +105,7 @@ class TFEstimator(
         self.train_fn = train_fn
         self.export_fn = export_fn
         self.args = Namespace(tf_args)
-        self._setDefault(
-            input_mapping={},
-            cluster_size=1,
-            num_ps=0,
-            driver_ps_nodes=False,
-            input_mode=TFCluster.InputMode.SPARK,
-            master_node="chief",
-            protocol="grpc",
-            tensorboard=False,
-            model_dir=None,
-            export_dir=None,
-            tfrecord_dir=None,
-            batch_size=100,
-            epochs=1,
-            readers=1,
-            steps=1000,
-            grace_secs=30,
-            feed_timeout=600,
-            reservation_timeout=600,
-            log_dir=None,
-            eval_node=False,
-            release_port=True,
-        )
+        set_defaults(self)
 
     def _fit(self, dataset: Any) -> TFModel:
         merged = self.merge_args_params()
@@ -198,16 +177,7 @@ class TFModel(
         """``tf_args``: as `TFEstimator`'s."""
         super().__init__()
         self.args = Namespace(tf_args)
-        self._setDefault(
-            input_mapping={},
-            output_mapping={},
-            batch_size=100,
-            model_dir=None,
-            export_dir=None,
-            signature_def_key=None,
-            tag_set=None,
-            keep_columns=False,
-        )
+        set_defaults(self)
 
     def _transform(self, dataset: Any) -> Any:
         """New columns in the order of their tensors' names; with ``keep_columns`` after the old."""

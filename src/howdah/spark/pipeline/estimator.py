@@ -22,6 +22,7 @@ from howdah.spark.pipeline.params import (
     accessors,
     one_way,
     set_all,
+    set_defaults,
 )
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
 from howdah.spark.scoring.predictors import predictor
@@ -63,7 +64,7 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             BadInput: there is no such parameter, or it cannot have that value.
         """
         super().__init__()
-        self._set_training_defaults()
+        set_defaults(self)
         self._train = train
         self._to_model = to_model
         self._callbacks = list(callbacks)

@@ -8,7 +8,7 @@ import msgspec
 from pyspark.ml import Model as MLModel
 from pyspark.ml.util import MLReadable, MLWritable
 
-from howdah.spark.pipeline.params import ScoringParams, accessors, set_all
+from howdah.spark.pipeline.params import ScoringParams, accessors, set_all, set_defaults
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
 from howdah.spark.scoring.files import local_path
 from howdah.spark.scoring.frames import score
@@ -43,7 +43,7 @@ class Model(MLModel, ScoringParams, MLReadable, MLWritable):
             ScoringError: it is no model.
         """
         super().__init__()
-        self._set_scoring_defaults()
+        set_defaults(self)
         self._predictor = predictor(model)
         self.summary: Summary | None = None
         """None for a model that was loaded."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -17,9 +18,35 @@ FEATURES, LABEL, WEIGHT = "features", "label", "sample_weight"
 """Tensors of ``features_col``, ``label_col`` and ``weight_col``."""
 
 
-def param(name: str, doc: str, convert: Callable[[Any], Any] | None = None) -> Any:
+to_int, to_float = TypeConverters.toInt, TypeConverters.toFloat
+to_bool, to_text = TypeConverters.toBoolean, TypeConverters.toString
+
+
+class _Parameter(Param[Any]):
+    """Takes the name of the class attribute that it is."""
+
+    default: Any
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+
+def param(doc: str, convert: Callable[[Any], Any] | None, default: Any) -> Any:
     """A parameter for a class; ``Any``, since the instance's own one takes its place."""
-    return Param(Params._dummy(), name, doc, convert)
+    made = _Parameter(Params._dummy(), "", doc, convert)
+    made.default = default
+    return made
+
+
+def set_defaults(stage: Params) -> None:
+    """Give the parameters of a new stage their default values."""
+    stage._setDefault(
+        **{
+            each.name: copy.copy(each.default)
+            for each in stage.params
+            if isinstance(each, _Parameter)
+        }
+    )
 
 
 def accessors(stage: Stage) -> Stage:
@@ -108,7 +135,7 @@ def as_fraction(value: Any) -> float:
     Raises:
         TypeError: it is none.
     """
-    fraction = TypeConverters.toFloat(value)
+    fraction = to_float(value)
     if not 0 <= fraction < 1:
         raise TypeError("a number from 0 up to, and without, 1 is needed")
     return fraction
@@ -136,41 +163,31 @@ class ScoringParams(Params):
     """How a model scores rows: of estimators too, which hand them to the models they make."""
 
     features_col: Any = param(
-        "features_col",
-        "The column that the model takes, such as a VectorAssembler's, or a list of columns: fed as the "
-        "tensor 'features'. Instead of input_mapping",
+        "The column that the model takes, such as a VectorAssembler's, or a list of columns: fed as the tensor 'features'. Instead of input_mapping",
         as_columns,
+        "",
     )
     prediction_col: Any = param(
-        "prediction_col",
-        "The new column, of a model with one answer. Instead of output_mapping",
-        TypeConverters.toString,
+        "The new column, of a model with one answer. Instead of output_mapping", to_text, ""
     )
     input_mapping: Any = param(
-        "input_mapping",
-        "Columns that the model takes: column to tensor. Several columns of one tensor are put side "
-        "by side. Empty: columns are called as the tensors are",
+        "Columns that the model takes: column to tensor. Several columns of one tensor are put side by side. Empty: columns are called as the tensors are",
         as_dict,
+        {},
     )
     output_mapping: Any = param(
-        "output_mapping",
         "What the model answers: tensor to new column. Empty: all, by the model's own names",
         as_dict,
+        {},
     )
     output_schema: Any = param(
-        "output_schema",
         "Types of the new columns, such as 'prediction float'. Empty: as the model answers one row",
-        TypeConverters.toString,
+        to_text,
+        "",
     )
-    shapes: Any = param(
-        "shapes", "Tensor to the shape of one row, such as {'x': [28, 28]}", as_dict
-    )
-    predict_batch_size: Any = param(
-        "predict_batch_size", "Rows scored at once", TypeConverters.toInt
-    )
-    keep_columns: Any = param(
-        "keep_columns", "The columns of the rows stay beside the new ones", TypeConverters.toBoolean
-    )
+    shapes: Any = param("Tensor to the shape of one row, such as {'x': [28, 28]}", as_dict, {})
+    predict_batch_size: Any = param("Rows scored at once", to_int, 1024)
+    keep_columns: Any = param("The columns of the rows stay beside the new ones", to_bool, True)
 
     def inputs(self, only: str = "") -> dict[str, str]:
         """Column to tensor; ``only`` is the tensor of ``features_col``: empty, the only one of a model.
@@ -193,150 +210,77 @@ class ScoringParams(Params):
         column = self.getOrDefault("prediction_col")
         return {"": column} if column else self.getOrDefault("output_mapping")
 
-    def _set_scoring_defaults(self) -> None:
-        self._setDefault(
-            features_col="",
-            prediction_col="",
-            input_mapping={},
-            output_mapping={},
-            output_schema="",
-            shapes={},
-            predict_batch_size=1024,
-            keep_columns=True,
-        )
-
 
 class TrainingParams(ScoringParams):
     """How a cluster is started and fed."""
 
-    args: Any = param("args", "What the training function is given as args", as_arguments)
-    workers: Any = param("workers", "Workers of the cluster", TypeConverters.toInt)
-    ps: Any = param("ps", "Parameter servers", TypeConverters.toInt)
-    chief: Any = param("chief", "1: the first worker has the role chief", TypeConverters.toInt)
-    evaluator: Any = param(
-        "evaluator", "One more process has the role evaluator", TypeConverters.toBoolean
-    )
-    driver_ps: Any = param(
-        "driver_ps", "Parameter servers run on the driver's machine", TypeConverters.toBoolean
-    )
+    args: Any = param("What the training function is given as args", as_arguments, {})
+    workers: Any = param("Workers of the cluster", to_int, 1)
+    ps: Any = param("Parameter servers", to_int, 0)
+    chief: Any = param("1: the first worker has the role chief", to_int, 0)
+    evaluator: Any = param("One more process has the role evaluator", to_bool, False)
+    driver_ps: Any = param("Parameter servers run on the driver's machine", to_bool, False)
     slots: Any = param(
-        "slots",
-        "held: the workers keep Spark's slots; shared: they outlive the tasks that start them. Empty: "
-        "held where one slot is left to feed them",
-        TypeConverters.toString,
+        "held: the workers keep Spark's slots; shared: they outlive the tasks that start them. Empty: held where one slot is left to feed them",
+        to_text,
+        "",
     )
-    gpus: Any = param("gpus", "GPUs of each worker", TypeConverters.toInt)
+    gpus: Any = param("GPUs of each worker", to_int, 0)
     framework: Any = param(
-        "framework",
         "As in a job file: tensorflow, pytorch, … Empty: the one that the function uses",
-        TypeConverters.toString,
+        to_text,
+        "",
     )
     label_mapping: Any = param(
-        "label_mapping",
         "Columns that are fed beside those of input_mapping, to train only: column to tensor",
         as_dict,
+        {},
     )
     label_col: Any = param(
-        "label_col",
         "The column with the labels: fed as the tensor 'label'. Instead of label_mapping",
-        TypeConverters.toString,
+        to_text,
+        "",
     )
-    weight_col: Any = param(
-        "weight_col", "Weights of the rows; fed as sample_weight", TypeConverters.toString
-    )
+    weight_col: Any = param("Weights of the rows; fed as sample_weight", to_text, "")
     validation_col: Any = param(
-        "validation_col",
         "A boolean column: rows with true are not trained on; they go to the feed 'validation'",
-        TypeConverters.toString,
+        to_text,
+        "",
     )
     validation_fraction: Any = param(
-        "validation_fraction",
-        "So much of the rows, such as 0.1, is not trained on; they go to the feed 'validation'. Which, their "
-        "values and the seed decide: the same in each run, and equal rows stay together",
+        "So much of the rows, such as 0.1, is not trained on; they go to the feed 'validation'. Which, their values and the seed decide: the same in each run, and equal rows stay together",
         as_fraction,
+        0.0,
     )
-    seed: Any = param(
-        "seed", "Of validation_fraction, and for the training function", TypeConverters.toInt
-    )
-    batch_size: Any = param(
-        "batch_size", "For the training function: args.batch_size", TypeConverters.toInt
-    )
-    epochs: Any = param("epochs", "How often the rows are fed", TypeConverters.toInt)
-    align: Any = param(
-        "align", "Uneven ends of an epoch: drop, pad or none", TypeConverters.toString
-    )
-    cache: Any = param(
-        "cache", "Keep the rows at the workers between epochs", TypeConverters.toBoolean
-    )
+    seed: Any = param("Of validation_fraction, and for the training function", to_int, 0)
+    batch_size: Any = param("For the training function: args.batch_size", to_int, 32)
+    epochs: Any = param("How often the rows are fed", to_int, 1)
+    align: Any = param("Uneven ends of an epoch: drop, pad or none", to_text, "drop")
+    cache: Any = param("Keep the rows at the workers between epochs", to_bool, False)
     shuffle: Any = param(
-        "shuffle",
-        "Seed for another order in each cached epoch; -1: as they come",
-        TypeConverters.toInt,
+        "Seed for another order in each cached epoch; -1: as they come", to_int, -1
     )
     export_dir: Any = param(
-        "export_dir",
-        "Where the training function saves the model (args.export_dir): a path that driver and "
-        "executors see, or a URL",
-        TypeConverters.toString,
+        "Where the training function saves the model (args.export_dir): a path that driver and executors see, or a URL",
+        to_text,
+        "",
     )
-    model_dir: Any = param(
-        "model_dir", "For the training function: args.model_dir", TypeConverters.toString
-    )
+    model_dir: Any = param("For the training function: args.model_dir", to_text, "")
     checkpoint: Any = param(
-        "checkpoint",
-        "True, or the job's checkpoint table ({'store': …}): what the function writes into "
-        "ctx.checkpoint_dir comes back after a failure",
+        "True, or the job's checkpoint table ({'store': …}): what the function writes into ctx.checkpoint_dir comes back after a failure",
+        None,
+        False,
     )
     resume: Any = param(
-        "resume",
         "Id of an earlier fit's job (summary.job_id), whose last checkpoint this one begins with",
-        TypeConverters.toString,
+        to_text,
+        "",
     )
-    tensorboard: Any = param(
-        "tensorboard", "Run TensorBoard beside the cluster", TypeConverters.toBoolean
-    )
-    restarts: Any = param("restarts", "Failures that the cluster survives", TypeConverters.toInt)
-    start_timeout_s: Any = param(
-        "start_timeout_s", "Longest wait for the cluster's slots", TypeConverters.toFloat
-    )
-    feed_timeout_s: Any = param(
-        "feed_timeout_s", "Longest time without progress", TypeConverters.toFloat
-    )
-    env: Any = param("env", "Environment variables of all processes", as_dict)
-
-    def _set_training_defaults(self) -> None:
-        self._set_scoring_defaults()
-        self._setDefault(
-            args={},
-            workers=1,
-            ps=0,
-            chief=0,
-            evaluator=False,
-            driver_ps=False,
-            slots="",
-            gpus=0,
-            framework="",
-            label_mapping={},
-            label_col="",
-            weight_col="",
-            validation_col="",
-            validation_fraction=0.0,
-            seed=0,
-            batch_size=32,
-            epochs=1,
-            align="drop",
-            cache=False,
-            shuffle=-1,
-            export_dir="",
-            model_dir="",
-            checkpoint=False,
-            resume="",
-            tensorboard=False,
-            restarts=2,
-            start_timeout_s=600.0,
-            feed_timeout_s=600.0,
-            env={},
-        )
+    tensorboard: Any = param("Run TensorBoard beside the cluster", to_bool, False)
+    restarts: Any = param("Failures that the cluster survives", to_int, 2)
+    start_timeout_s: Any = param("Longest wait for the cluster's slots", to_float, 600.0)
+    feed_timeout_s: Any = param("Longest time without progress", to_float, 600.0)
+    env: Any = param("Environment variables of all processes", as_dict, {})
 
 
 def _setter(name: str, doc: str) -> Callable[[Any, Any], Any]:
