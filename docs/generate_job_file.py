@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import msgspec.inspect as kinds
 
-from howdah.backends.support import UNSUPPORTED
+from howdah.backends.support import unsupported
 from howdah.frameworks import registry
 from howdah.spec import model
 from howdah.spec.checks import hints, rules
@@ -151,8 +151,8 @@ def _unsupported() -> str:
         "| Key | Backend | | Why |",
         "|---|---|---|---|",
     ]
-    for backend, unsupported in UNSUPPORTED.items():
-        for rule in unsupported:
+    for backend, keys in unsupported().items():
+        for rule in keys:
             key = rule.key.replace("*", "NAME")
             verdict = "refused" if rule.refused else "noted"
             why = f"{rule.why}; {rule.hint}" if rule.hint else rule.why

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from howdah.backends.local import machine
-from howdah.backends.support import UNSUPPORTED, Unsupported
+from howdah.backends.support import Unsupported, unsupported
 from tests.cli.howdah import gone, howdah, job_file, newest
 from tests.packing import environments
 
@@ -60,7 +60,7 @@ def described(rule: Unsupported) -> tuple[str, dict[str, Any]]:
     ("backend", "rule"),
     [
         pytest.param(backend, rule, id=f"{backend}-{rule.key}")
-        for backend, rules in UNSUPPORTED.items()
+        for backend, rules in unsupported().items()
         for rule in rules
     ],
 )

@@ -1,19 +1,18 @@
 """Which keys of a job file a backend does not honour, and what is said of each.
 
-One table, for ``howdah check``, every submission, the dry run and the reference page. A key is
-*refused* where the job's programs would not run as the job file says; it is *noted* where they run
-all the same: somewhere else, seen by fewer, in another order. What is not in the table is honoured.
+One table, ``support.toml``, for ``howdah check``, every submission, the dry run and the reference page.
 Other packages' backends look after themselves.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from howdah.backends.registry import LOCAL
 from howdah.spec.load import LoadedJob
 from howdah.spec.problems import JobFileProblem, dotted
 
@@ -29,123 +28,21 @@ class Unsupported(msgspec.Struct, frozen=True):
     """What to do instead."""
 
 
-_IN_PLACE = Unsupported(
-    "in-place",
-    "its programs run on other machines",
-    hint="leave it out, or run on this machine (--backend local)",
-)
-_NO_SPARK = Unsupported("spark.slots", "no Spark task starts the job's programs", refused=False)
-_NOT_IN_A_QUEUE = "this machine has no queue of jobs"
-_OF_THE_APPLICATION = "what programs need comes with the Spark application"
+@functools.cache
+def unsupported() -> dict[str, tuple[Unsupported, ...]]:
+    """The table, by backend."""
+    import tomllib  # most programs that import this module ask nothing
 
-UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
-    LOCAL: (
-        Unsupported(
-            "roles.*.image",
-            "programs run on this machine itself, not in a Docker image",
-            hint="leave it out, or run on a cluster",
-        ),
-        Unsupported("roles.*.mounts", "they belong to a Docker image, and none is used here"),
-        Unsupported(
-            "roles.*.resources.*",
-            "this machine offers no such resource",
-            hint="leave it out, or run on a cluster that has it",
-        ),
-        Unsupported("roles.*.label", "this machine has no node labels", refused=False),
-        Unsupported("roles.*.placement", "all tasks are on this machine", refused=False),
-        Unsupported("queue", _NOT_IN_A_QUEUE, refused=False),
-        Unsupported("priority", _NOT_IN_A_QUEUE, refused=False),
-        Unsupported(
-            "master", "the coordinator is a process on this machine, without limits", refused=False
-        ),
-        Unsupported(
-            "acl",
-            "only its owner sees a job on this machine, except in a team's `howdah portal`, which follows "
-            "this key",
-            refused=False,
-        ),
-        Unsupported(
-            "hadoop.container-env",
-            "there is no YARN container; programs get the variables as they are written",
-            refused=False,
-        ),
-        Unsupported(
-            "hadoop.docker", "there is no YARN container that could run an image", refused=False
-        ),
-        Unsupported(
-            "hadoop.tokens",
-            "programs use your own tickets and tokens; the job gets none of its own",
-            refused=False,
-        ),
-        Unsupported(
-            "hadoop.classpath",
-            "programs get the CLASSPATH of your shell, if it has one",
-            refused=False,
-        ),
-        _NO_SPARK,
-    ),
-    "yarn": (_IN_PLACE, _NO_SPARK),
-    "spark": (
-        _IN_PLACE,
-        *(
-            Unsupported(
-                f"environment.{key}",
-                _OF_THE_APPLICATION,
-                hint="give it to Spark (--archives, or spark.pyspark.python)",
-            )
-            for key in ("requirements", "project", "venv", "archive")
-        ),
-        Unsupported("files", _OF_THE_APPLICATION, hint="give them to Spark (--files, --archives)"),
-        Unsupported(
-            "roles.*.files", _OF_THE_APPLICATION, hint="give them to Spark (--files, --archives)"
-        ),
-        Unsupported(
-            "roles.*.image",
-            "Spark chooses the image of its executors",
-            hint="name it in Spark's settings (spark.kubernetes.container.image)",
-        ),
-        Unsupported("roles.*.mounts", "Spark chooses the volumes of its executors"),
-        Unsupported(
-            "roles.*.resources.*",
-            "Spark gives resources to whole executors",
-            hint="ask for it in Spark's settings (spark.executor.resource.…)",
-        ),
-        Unsupported(
-            "roles.*.label",
-            "a Spark application has no labels for roles",
-            hint="set spark.yarn.executor.nodeLabelExpression for all executors",
-        ),
-        Unsupported("roles.*.placement", "Spark chooses where executors are", refused=False),
-        Unsupported(
-            "roles.*.cores",
-            "a task gets the cores of a Spark task (spark.task.cpus)",
-            refused=False,
-        ),
-        Unsupported("queue", "the application is already in its queue", refused=False),
-        Unsupported("priority", "the application already has its priority", refused=False),
-        Unsupported("master", "the coordinator is a process beside the driver", refused=False),
-        Unsupported("acl", "the application decides who may see the job", refused=False),
-        Unsupported(
-            "hadoop.container-env",
-            "there is no YARN container; programs get the variables as they are written",
-            refused=False,
-        ),
-        Unsupported(
-            "hadoop.docker", "there is no YARN container that could run an image", refused=False
-        ),
-        Unsupported(
-            "hadoop.tokens",
-            "Spark's own settings say which tokens its executors get (spark.security.credentials.*)",
-            refused=False,
-        ),
-        Unsupported(
-            "hadoop.classpath",
-            "programs get the CLASSPATH of their executors, if there is one",
-            refused=False,
-        ),
-    ),
-}
-"""By backend."""
+    table = tomllib.loads(Path(__file__).with_name("support.toml").read_text("utf-8"))
+    return {
+        backend: tuple(
+            Unsupported(key, refused=verdict == "refused", **told)
+            for verdict, keys in rules.items()
+            for key, told in keys.items()
+        )
+        for backend, rules in table.items()
+    }
+
 
 _OWN_KEYS = {
     "gpu": "gpus",
@@ -167,7 +64,7 @@ _OWN_KEYS = {
 
 def honours(backend: str, key: str) -> bool:
     """Whether a job with that key runs as its file says."""
-    return not any(rule.key == key and rule.refused for rule in UNSUPPORTED.get(backend, ()))
+    return not any(rule.key == key and rule.refused for rule in unsupported().get(backend, ()))
 
 
 def look(
@@ -179,7 +76,7 @@ def look(
     """
     problems: list[JobFileProblem] = []
     notes: list[str] = []
-    for rule in UNSUPPORTED.get(backend, ()):
+    for rule in unsupported().get(backend, ()):
         for place in _set(loaded.job, rule.key.split(".")):
             key = dotted(place)
             text = f"the {backend} backend does not honour it: {rule.why}"

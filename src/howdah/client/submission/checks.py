@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from howdah.backends import support
+from howdah.backends.registry import LOCAL
 from howdah.client.submission import scripts, stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
@@ -45,7 +46,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
 
 def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
     """Why this machine would not run the job. Only for commands that look: the file may be meant for another one."""
-    if backend != support.LOCAL:
+    if backend != LOCAL:
         return ()
     from howdah.backends.base import BackendError
     from howdah.backends.local import machine
@@ -82,7 +83,7 @@ def _shared_folder(job: Job) -> Iterator[str]:
 
 
 def _more_than_the_machine(job: Job, backend: str) -> Iterator[str]:
-    if backend != support.LOCAL or not any(r.cores or r.memory for r in job.roles.values()):
+    if backend != LOCAL or not any(r.cores or r.memory for r in job.roles.values()):
         return  # most jobs: nothing to import
     from howdah.backends.local import machine
     from howdah.frameworks import planning
@@ -93,7 +94,7 @@ def _more_than_the_machine(job: Job, backend: str) -> Iterator[str]:
 def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
     """Files and folders that the job names and this machine does not have."""
     job, environment = loaded.job, loaded.job.environment
-    if backend == support.LOCAL:  # elsewhere, an absolute path is one of the nodes'
+    if backend == LOCAL:  # elsewhere, an absolute path is one of the nodes'
         for key, message in scripts.missing(job, loaded.source, absolute=True):
             yield loaded.problem(key, message)
     if not environment.is_made and not job.files_by_role:
