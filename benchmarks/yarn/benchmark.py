@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.jobs import Stuck
 from benchmarks.results import Goal, Measure, Of, measure, progress
-from benchmarks.yarn import distributed_shell, environment, howdah, skein
+from benchmarks.yarn import bare_command, distributed_shell, environment, howdah, skein
 from benchmarks.yarn.timing import Submission, Submit, notes, settle
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
@@ -139,6 +139,10 @@ class Bench:
         ]
         ours, shipping, bare = zip(*rounds)
         found = self._against(containers, ours, shipping, _SHELL, _SOONER)
+        if containers == 1:
+            least = [self._run(bare_command.submit, 1, ship=False).first_ran for _ in range(runs)]
+            name = f"{self._label}, 1 container, a bare command by Howdah's library runs"
+            found.append(measure(name, "s", least))
         found += self._against(containers, ours, bare, f"{_SHELL}, shipping nothing", None)[:1]
         for field, what in (("first_ran", "first"), ("last_ran", "last")):
             if limit := _AT_MOST.get((self._beat_ms, containers, field)):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.yarn import distributed_shell, timing
+from benchmarks.yarn import bare_command, distributed_shell, timing
 from tests.hadoop.cluster import Cluster
 
 pytestmark = pytest.mark.thorough
@@ -35,3 +35,9 @@ def test_distributed_shell_runs_the_program_in_every_container(
     assert 0 < told.first_ran <= told.last_ran < told.exit
     assert told.master_mib is not None
     assert 20 < told.master_mib < timing.MASTER_MIB
+
+
+def test_a_bare_command_runs_and_its_submitter_ends(hadoop: Cluster) -> None:
+    with timing.notes() as there:
+        told = bare_command.submit(hadoop, there, 1, python="python3")
+    assert 0 < told.first_ran < told.exit
