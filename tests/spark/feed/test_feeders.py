@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -426,3 +427,30 @@ def test_what_lets_a_feeder_in_says_so_and_opens_no_door_of_the_job(feed_secrets
     found = x509.load_pem_x509_certificate(access(feed_secrets, 1).certificate.encode())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [certificate_name(PeerRole.FEEDER, JOB)]
+
+
+@pytest.mark.parametrize("gang", [2], indirect=True)
+def test_ranks_that_take_no_more_batches_than_the_length_have_all_epochs(gang: Gang) -> None:
+    trainers = [gang.trainer(rank) for rank in range(2)]
+    task = gang.open(Purpose.TRAIN, align=Align.DROP, cache=True, epochs=3)
+
+    def passes(trainer: Trainer) -> list[tuple[int | None, int]]:
+        loader = trainer.feed("train").torch_loader(10, "y")
+        found: list[tuple[int | None, int]] = []
+        for _ in range(3):
+            try:
+                known = len(loader)
+            except TypeError:
+                known = None
+            found.append((known, sum(1 for _ in itertools.islice(loader, known))))
+        return found
+
+    read = [in_background(lambda each=each: passes(each)) for each in trainers]
+    for partition, rows in enumerate([50, 33]):
+        fed = _Feeding(task, me(partition)).run(iter(numbers((0, rows))))
+        assert fed["rows"].to_pylist() == [rows]
+    gang.controller.fed(gang.controller.runs["train", task.run], 0)
+    one, other = [each() for each in read]
+    batches = one[0][1]
+    assert one == other == [(None, batches), (batches, batches), (batches, batches)]
+    assert batches in (4, 5)
