@@ -158,6 +158,10 @@ class Standalone:
         """Wait until so many workers have ever registered."""
         self.master.wait_for(r"Registering worker", workers)
 
+    def wait_for_executors(self, count: int) -> None:
+        """Wait until so many executors have ever been started."""
+        self.master.wait_for(r"Launching executor", count)
+
     def executors(self) -> list[psutil.Process]:
         """The executors' JVMs that run now."""
         found: list[psutil.Process] = []

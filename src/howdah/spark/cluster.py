@@ -62,6 +62,7 @@ class Cluster:
         on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
+        spread: bool = False,
         resources: Any = None,
         slots_timeout_s: float = 30.0,
         resume: str | None = None,
@@ -99,6 +100,9 @@ class Cluster:
             slots_timeout_s: for executors that are still registering, before it is refused that
                 there are too few slots; at once where the settings promise too few.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
+            spread: each process gets an executor of its own where there are as many; executors that
+                are still registering are waited for, and it is printed if they are too few (not with
+                ``on_log=None``).
             resources: pyspark's ResourceProfile for the tasks that start the processes
                 (stage-level scheduling, Spark 4); feeding and other queries keep the session's own.
             resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.
@@ -142,6 +146,7 @@ class Cluster:
                 on_driver=frozenset({"ps"} if driver_ps else ()),
                 wait_s=slots_timeout_s,
                 profile=resources,
+                spread=spread,
             ),
             log,
             restarts,

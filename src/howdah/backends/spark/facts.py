@@ -31,6 +31,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The same for tasks of the session's own queries, those that feed among them."""
     query_cpus: int = 1
     """Cores of one of these."""
+    executors: int | None = None
+    """Registered now; None if that cannot be told."""
     dynamic_allocation: bool = False
     max_executors: str = ""
     speculation: bool = False
@@ -100,6 +102,7 @@ def read(session: SparkAccess) -> Facts:
         capacity=capacity,
         query_capacity=query_capacity,
         query_cpus=int(query_cpus),
+        executors=session.executors(),
         dynamic_allocation=dynamic,
         max_executors=session.setting("spark.dynamicAllocation.maxExecutors"),
         speculation=_true(session.setting("spark.speculation")),
@@ -115,9 +118,12 @@ def read(session: SparkAccess) -> Facts:
     )
 
 
-def read_when_there(session: SparkAccess, needed: int, wait_s: float, spare: int = 0) -> Facts:
-    """The facts once there are so many slots, and ``spare`` more if they were held, or there can never
-    be: after ``wait_s`` without one that is promised, sooner where nothing says that more will come."""
+def read_when_there(
+    session: SparkAccess, needed: int, wait_s: float, spare: int = 0, executors: int = 0
+) -> Facts:
+    """The facts once there are so many slots, and ``spare`` more if they were held, on so many
+    executors, or there can never be: after ``wait_s`` without one that is promised, sooner where nothing
+    says that more will come."""
     begin = changed = time.monotonic()
     before: int | None = 0
     while True:
@@ -126,13 +132,16 @@ def read_when_there(session: SparkAccess, needed: int, wait_s: float, spare: int
             return facts
         enough = facts.capacity >= needed
         left = facts.left(needed)
-        if enough and (left is None or left >= spare):
+        apart = facts.executors is None or facts.executors >= executors
+        enough_to_feed = enough and (left is None or left >= spare)
+        if enough_to_feed and apart:
             return facts
         now = time.monotonic()
         if facts.capacity != before:
             before, changed = facts.capacity, now
         if facts.promised is not None:
             settled = facts.promised < needed or facts.capacity >= facts.promised
+            settled = settled or (enough_to_feed and now - changed > SETTLED_S)
         else:
             still_s = max(now - changed, facts.age_s if enough else 0.0)
             settled = facts.capacity > 0 and still_s > SETTLED_S
@@ -173,6 +182,20 @@ def slots_use(
         f'slots="shared" is assumed: {why}. Its processes outlive the Spark tasks that start them: '
         "Spark counts neither their cores nor their memory, and killing an executor does not end "
         f"them; {more}"
+    )
+
+
+def sharing(facts: Facts, processes: int) -> str:
+    """The line to say where there are fewer executors than processes, each of which was to have one; empty
+    where there are enough, or that cannot be told, as where executors come with the tasks."""
+    if facts.local or facts.dynamic_allocation or facts.executors is None:
+        return ""
+    if facts.executors >= processes:
+        return ""
+    return (
+        f"the cluster's {processes} nodes share {facts.executors} executor(s), though each was to have "
+        "one of its own, with its memory and disk. Give the application as many executors "
+        "(spark.executor.instances; on a Standalone master spark.cores.max and spark.executor.cores)"
     )
 
 

@@ -61,6 +61,10 @@ class SparkAccess(abc.ABC):
         time; None if that cannot be told."""
         return None
 
+    def executors(self) -> int | None:
+        """How many executors are registered; None if that cannot be told."""
+        return None
+
     def age_s(self) -> float:
         """How long there has been this application; 0 if that cannot be told."""
         return 0.0
@@ -141,6 +145,13 @@ class ClassicSession(SparkAccess):
                 manager.addResourceProfile(java)
             return int(scala.maxNumConcurrentTasks(java))
         except Exception:  # py4j's, where a Spark has no such method
+            return None
+
+    def executors(self) -> int | None:
+        try:
+            infos = self._context._jsc.sc().statusTracker().getExecutorInfos()
+            return len(infos) - 1  # the driver is one of them
+        except Exception:
             return None
 
     def age_s(self) -> float:

@@ -60,6 +60,7 @@ class SparkSubmission(Submission):
         host: str | None = None,
         wait_s: float = 30.0,
         profile: Any = None,
+        spread: bool = False,
     ) -> None:
         """
         Args:
@@ -74,6 +75,7 @@ class SparkSubmission(Submission):
                 ``[network] interface``, else Spark's own (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
             profile: pyspark's ResourceProfile for the slots (stage-level scheduling, Spark 4).
+            spread: each container is to have an executor of its own: as many are waited for.
 
         Raises:
             BackendError: this machine has no address of that name, or no process can be started.
@@ -90,6 +92,7 @@ class SparkSubmission(Submission):
         """Slots of the application that this job takes from others while it runs."""
         self._files = dict(files or {})
         self._wait_s = wait_s
+        self._spread = spread
         self._session = session_of(spark, profile)
         self._facts: spark_facts.Facts | None = None
         self._plan: Plan | None = None
@@ -156,8 +159,9 @@ class SparkSubmission(Submission):
         needed = spark_facts.slots_needed(plan, self.on_driver)
         most = spark_facts.most_slots(plan, self.on_driver)
         spare = 1 if self._feeds and asked is not Slots.SHARED else 0
+        apart = most if self._spread else 0
         self._facts = facts = spark_facts.read_when_there(
-            self._session, needed, self._wait_s, spare
+            self._session, needed, self._wait_s, spare, apart
         )
         with _deciding:
             others = sum(
@@ -166,6 +170,8 @@ class SparkSubmission(Submission):
             self._slots, self.notice = spark_facts.slots_use(
                 facts, asked, feeds=self._feeds, tasks=most, others=others
             )
+            if apart and (line := spark_facts.sharing(facts, apart)):
+                self.notice = "\n".join(filter(None, (self.notice, line)))
             self._taken = facts.taken(most) if self._slots is Slots.HELD else 0
             _submissions.add(self)
         left = facts.left(most, others) if self._feeds else None

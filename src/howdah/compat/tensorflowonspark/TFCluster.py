@@ -272,6 +272,7 @@ def run(
         mode="feed" if fed else "foreground",
         driver_ps=driver_ps_nodes,
         slots=slots,
+        spread=True,
         tensorboard=TensorBoard(folder=log_dir) if tensorboard and log_dir else tensorboard,
         name=job_name(map_fun),
         start_timeout_s=reservation_timeout,
