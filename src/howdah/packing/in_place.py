@@ -12,6 +12,7 @@ from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress
 from howdah.packing.cache import Cache
 from howdah.packing.files import FilesLine, fetched, is_url, path_of, understand
 from howdah.packing.python import prebuilt_archives, uv
+from howdah.packing.unpacking import unpack
 from howdah.spec.model import Job
 
 _PYTHON = "bin/python"
@@ -116,8 +117,7 @@ def _unpacked(archive: Archive, cache: Path, progress: Progress) -> Path:
                 _unzip(path, target)
             else:
                 with tarfile.open(path, "r:*") as tar:
-                    # Nothing lands outside of the folder, whatever names and links say.
-                    tar.extractall(target, filter="tar")
+                    unpack(tar, target, links_outside=True)
         except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
             raise PackingError(f"{path} cannot be unpacked: {error}") from error
 

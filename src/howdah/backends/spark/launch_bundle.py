@@ -149,9 +149,11 @@ def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
 
 def unpack_source(data: bytes, folder: Path) -> None:
     """The opposite of `pack_source`."""
+    from howdah.packing.unpacking import unpack
+
     make_private_folder(folder)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-        tar.extractall(folder, filter="data")
+        unpack(tar, folder)
 
 
 def write_files(files: Mapping[str, bytes], folder: Path) -> None:

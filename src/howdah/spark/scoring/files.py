@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from howdah.packing import unpacking
 from howdah.spark.errors import ScoringError
 from howdah.spark.tfrecord.filesystems import qualified
 
@@ -239,7 +240,7 @@ def pack(source: Path, target: Path) -> None:
 def unpack(packed: Path, folder: Path) -> Path:
     """Into an empty folder; the path of the one file or folder that was packed."""
     with tarfile.open(packed) as tar:
-        tar.extractall(folder, filter="data")
+        unpacking.unpack(tar, folder)
     return next(folder.iterdir())
 
 
