@@ -328,6 +328,8 @@ class World:
         """The last generation that a run was fed to."""
         self.ended = False
         self.forming = False
+        self.restarting = False
+        """One gang after the other: what is killed meanwhile comes again with the others."""
         self.raised = ""
         self.reports: list[TrainReport] = []
         self.error: FeedError | None = None
@@ -488,6 +490,7 @@ class World:
         self.actors.block(self.chance.random() * 2)
         self.forming = False
         self._form(self._checkpoint())
+        self.restarting = False
         if self.late.random() < 0.5:  # the status document lags behind what the controller sees
             self.actors.block(self.late.random())
             self.forming = True
@@ -584,7 +587,9 @@ class World:
                 process = chance.choice(self.gang)
                 if not process.dead and not process.returned and not self.finished:
                     self.kill(process)
-                    self.actors.spawn("coordinator", self._restart, process=self)
+                    if not self.restarting:
+                        self.restarting = True
+                        self.actors.spawn("coordinator", self._restart, process=self)
             case _:
                 pass
 
