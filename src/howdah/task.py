@@ -205,7 +205,7 @@ def page_token() -> Optional[str]:
     path = os.environ.get("HOWDAH_PAGE_TOKEN_FILE")
     if not path:
         return None
-    with open(path) as file:
+    with open(path, encoding="utf-8") as file:
         return file.read()
 
 

@@ -54,6 +54,11 @@ def test_what_goes_away_while_it_is_looked_at_is_left_out(
     assert (tmp_path / "copy/train.py").exists()
 
 
+def test_a_source_folder_that_has_gone_is_no_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="source"):
+        snapshot(tmp_path / "source", tmp_path / "copy")
+
+
 def test_environments_and_version_control_are_linked_and_stores_left_out(
     folder: Path, tmp_path: Path
 ) -> None:

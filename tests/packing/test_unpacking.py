@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -43,13 +44,14 @@ def test_files_folders_and_links_inside_are_as_they_were_packed(tmp_path: Path) 
         ("a", {"type": tarfile.DIRTYPE, "mode": 0o555}),
         ("a/run", {"content": b"x", "mode": 0o4775}),
         ("link", link("a/run")),
-        ("/absolute", {"content": b"y"}),
+        ("/absolute", {"content": b"y", "mode": 0o444, "uid": 1234, "gid": 1234}),
     )
     unpack(tar, tmp_path / "to")
     assert (tmp_path / "to/link").read_bytes() == b"x"
     assert (tmp_path / "to/absolute").read_bytes() == b"y"
     assert (tmp_path / "to/a/run").stat().st_mode & 0o7777 == 0o755
-    (tmp_path / "to/a").chmod(0o755)
+    absolute = (tmp_path / "to/absolute").stat()
+    assert (absolute.st_uid, absolute.st_mode & 0o777) == (os.getuid(), 0o644)
 
 
 @pytest.mark.parametrize("links_outside", [False, True])

@@ -129,7 +129,7 @@ class Attempt:
         file = self._container.checkpoint_request
         with contextlib.suppress(OSError):
             temporary = file.with_suffix(".tmp")
-            temporary.write_text(f"{reason}\n")
+            temporary.write_text(f"{reason}\n", "utf-8")
             temporary.replace(file)
         name = str((self._prepare.checkpoint or {}).get("signal"))
         if self._run is not None and name in signal.Signals.__members__:

@@ -69,7 +69,7 @@ def name(folder: Path, python: str) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for own in NAMES:
         file = folder / own
-        file.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
+        file.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n', "utf-8")
         file.chmod(0o700)
 
 

@@ -110,7 +110,7 @@ def _machine() -> Iterator[DoctorFinding]:
 def _memory() -> tuple[int, int] | None:
     """Bytes of memory, and of them available."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return None
     sizes = {
@@ -187,7 +187,9 @@ def _ports() -> Iterator[DoctorFinding]:
     first, last = port_range(Network().ports)
     text = f"{first}-{last}"
     try:
-        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+        low, high = map(
+            int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()
+        )
     except OSError:
         low, high = 0, -1
     if low <= last and first <= high:

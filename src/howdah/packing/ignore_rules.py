@@ -111,7 +111,7 @@ def _repository(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> GitIgnoreSpec | None:
     try:
-        text = path.read_text(errors="surrogateescape")
+        text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:

@@ -129,7 +129,7 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
             continue
         if place:
             yield _Entry(place, is_folder=True)
-        for entry in _listed(folder / place):
+        for entry in _listed(folder / place, gone_is_empty=bool(place)):
             name, path = f"{place}/{entry.name}".lstrip("/"), Path(entry.path)
             if path in without:
                 continue
@@ -153,11 +153,13 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
                 waiting.append(name)
 
 
-def _listed(folder: Path) -> list[os.DirEntry[str]]:
+def _listed(folder: Path, gone_is_empty: bool) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except FileNotFoundError:  # it went away meanwhile
+    except FileNotFoundError:
+        if not gone_is_empty:
+            raise
         return []
 
 

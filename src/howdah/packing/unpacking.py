@@ -29,6 +29,9 @@ def _inside(tar: tarfile.TarFile, root: str, links_outside: bool) -> Iterator[ta
     for member in tar:
         member.name = member.name.lstrip("/")
         member.mode &= 0o755
+        if not links_outside:  # data: whose it was and who might read it says nothing here
+            member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+            member.mode |= 0o700 if member.isdir() else 0o600
         path = os.path.join(root, member.name)
         places = [path]
         if member.islnk():

@@ -176,7 +176,7 @@ def _open_files() -> Iterator[str]:
 
 def _for_writing(descriptor: Path) -> bool:
     information = descriptor.parent.parent / "fdinfo" / descriptor.name
-    for line in information.read_text().splitlines():
+    for line in information.read_text("utf-8", "surrogateescape").splitlines():
         if line.startswith("flags:"):
             return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
     return False

@@ -206,7 +206,9 @@ def kernel_view(pid: int) -> str:
     parts: list[str] = []
     for name in ("status", "wchan", "stack"):
         try:
-            content = Path(f"/proc/{pid}/{name}").read_text(errors="replace").strip()
+            content = (
+                Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").strip()
+            )
         except OSError:
             continue
         if name == "status":

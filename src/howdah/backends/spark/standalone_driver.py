@@ -27,7 +27,6 @@ from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, base_folder
 
 if TYPE_CHECKING:
-    from howdah.backends.base import Submission
     from howdah.spec.load import LoadedJob
 
 LOG = "logs/spark.log"

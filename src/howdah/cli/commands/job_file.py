@@ -67,7 +67,7 @@ def init_command(
         click.echo(text, nl=False)
         return
     try:
-        with path.open("w" if force else "x") as file:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise click.UsageError(

@@ -16,7 +16,7 @@ PACKAGE = "howdah.coordinator.web"
 def texts(package: str = PACKAGE) -> Mapping[str, str]:
     """The files of a package's folder ``templates``, by name."""
     folder = resources.files(package).joinpath("templates")
-    return {entry.name: entry.read_text() for entry in folder.iterdir() if entry.is_file()}
+    return {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.is_file()}
 
 
 @functools.cache

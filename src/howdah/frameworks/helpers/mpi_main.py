@@ -140,7 +140,7 @@ def program(path: Path, helper: str, *arguments: str) -> str:
     """A program of that path that runs a helper with this interpreter."""
     words = (sys.executable, Path(__file__).with_name(helper), *arguments)
     quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)
-    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n')
+    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
     path.chmod(0o700)
     return str(path)
 
@@ -175,7 +175,9 @@ def alone(argv: list) -> int:
 def loaded(pid: int) -> str:
     """The MPI library of a process, or of one that it started, where no mpirun started that; or ""."""
     try:
-        found = LIBRARY.search(Path(f"/proc/{pid}/maps").read_text(errors="replace"))
+        found = LIBRARY.search(
+            Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+        )
         if found:
             given = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             return "" if any(v.startswith(STARTED_BY_MPIRUN) for v in given) else found.group()

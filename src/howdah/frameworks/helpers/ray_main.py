@@ -112,7 +112,7 @@ def run(argv: list, agent_port: str, dashboard: Any = None) -> int:
     while child.poll() is None and not ending.wait(0.2):
         told = told or tell_port(child.pid, agent_port)
         if dashboard is not None and answers(dashboard):
-            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).read_text()
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).read_text(encoding="utf-8")
             task.announce_web("Ray", dashboard, locked=True, viewable=False, secret=token)
             dashboard = None
     if child.poll() is None:
@@ -144,7 +144,11 @@ def tell_port(parent: int, port: str) -> bool:
     try:
         for thread in Path(f"/proc/{parent}/task").iterdir():
             for child in (thread / "children").read_text().split():
-                words = Path(f"/proc/{child}/cmdline").read_text(errors="replace").split("\0")
+                words = (
+                    Path(f"/proc/{child}/cmdline")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .split("\0")
+                )
                 if words[0].endswith("/raylet"):
                     options = {}
                     for word in words:

@@ -99,7 +99,7 @@ def main() -> Any:
         token = sys.stdin.readline().strip()
         threading.Thread(target=end_with_input, daemon=True).start()
     else:
-        with open(path) as file:
+        with open(path, encoding="utf-8") as file:
             token = file.read()
     from tensorboard.backend import application
 

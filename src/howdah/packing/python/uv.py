@@ -199,7 +199,7 @@ def _read(path: Path, seen: set[Path]) -> list[tuple[str, object]]:
         return []
     seen.add(path)
     try:
-        text = path.read_text()
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PackingError(f"requirements in {path} cannot be read: {error}") from error
     found: list[tuple[str, object]] = [(str(path), text)]

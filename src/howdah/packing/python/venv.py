@@ -80,7 +80,7 @@ def look(folder: Path, progress: Progress) -> VenvContents:
         PackingError: it is broken, not for Linux, or has parts that cannot be shipped.
     """
     progress("looking at the environment", 0, None)
-    config = (folder / "pyvenv.cfg").read_text()
+    config = (folder / "pyvenv.cfg").read_text("utf-8")
     if _SYSTEM.search(config):
         raise PackingError(
             f"{folder} uses packages of the system's Python as well (include-system-site-packages "
@@ -168,10 +168,15 @@ def _development(
                 "itself ([environment] project)"
             )
         if entry.name.endswith(".pth"):
-            text = entry.path.read_text()
+            text = entry.path.read_text("utf-8", "surrogateescape")
             lines = [_shipped(line, site, folders) for line in text.splitlines()]
             if lines != text.splitlines():
-                changed.append(TarEntry(entry.name, content=("\n".join(lines) + "\n").encode()))
+                changed.append(
+                    TarEntry(
+                        entry.name,
+                        content=("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"),
+                    )
+                )
     editable = [
         (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
     ]

@@ -299,7 +299,7 @@ async def _begin(found: _Summaries) -> _Board:
         ) from None
     try:
         with contextlib.suppress(OSError):
-            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")
+            Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000", encoding="utf-8")
         async with asyncio.timeout(BEGIN_S):
             port = await _port(process, secret)
     except BaseException as problem:

@@ -332,7 +332,9 @@ def _file_of(text: str) -> Iterator[Path]:
     must not stay on a disk for it.
     """
     if not hasattr(os, "memfd_create"):
-        with tempfile.NamedTemporaryFile("w", prefix="howdah-", suffix=".pem") as file:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", prefix="howdah-", suffix=".pem"
+        ) as file:
             file.write(text)
             file.flush()
             yield Path(file.name)
