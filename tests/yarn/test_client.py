@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from howdah.client.api import as_loaded, connect, jobs
 from howdah.client.submission.begin import begin
 from howdah.client.submission.submit import submit
 from howdah.core.messages import Task
+from howdah.packing.archives import Archive, ArchiveKind, Progress
+from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
 from tests.cli.howdah import howdah, start
@@ -159,6 +162,43 @@ def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
     assert on_hdfs(yarn) == before
     assert list_jobs(base_folder()) == []
     assert at_yarn(yarn) == known
+
+
+def test_a_cancelled_submission_leaves_no_half_archive(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT.replace('source = ""\n', "") + SMALL)
+    (yarn.folder / "data").write_bytes(os.urandom(1000))
+    submission = begin("yarn")
+    over, uploaded = threading.Event(), threading.Event()
+    ensure = ArchiveStore.ensure
+
+    def slow(store: ArchiveStore, archive: Archive, progress: Progress) -> Uploaded:
+        def tell(what: str, done: int, total: int | None) -> None:
+            if done:
+                submission.cancel()
+                over.wait(2)  # HDFS takes its time with this chunk
+            progress(what, done, total)
+
+        if archive.kind is not ArchiveKind.SOURCE:
+            return ensure(store, archive, progress)
+        try:
+            return ensure(store, archive, tell)
+        finally:
+            uploaded.set()
+
+    monkeypatch.setattr(ArchiveStore, "ensure", slow)
+    try:
+        with pytest.raises(SubmissionCancelled):
+            submit(as_loaded(path), backend="yarn", submission=submission)
+        assert uploaded.is_set()
+    finally:
+        over.set()
+        submission.close()
+    hdfs = Hdfs(yarn.cluster.default_fs, conf_dir=str(yarn.cluster.conf_dir))
+    cache = hdfs.list(f"/user/{yarn.cluster.site.user}/.howdah/cache")
+    assert not [stat.name for stat in cache if stat.name.startswith(".source-")]
 
 
 # -- a job that waits ----------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -170,6 +170,7 @@ class Packing:
         folder = loaded.folder
         self._job = job
         self._pool = pool
+        self._shipping: list[Future[Any]] = []
         place = Path(loaded.source) if loaded.source else None
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
@@ -189,6 +190,10 @@ class Packing:
         """The interpreter with Howdah's packages, waited for by ``result``; None where nodes have one."""
         return result(self._base)
 
+    def wait(self) -> None:
+        """Wait until nothing is uploaded any more, after `ship` has ended and packing was stopped."""
+        wait([one for one in self._shipping if not one.cancel()])
+
     def ship(
         self,
         upload: Callable[[Archive], Uploaded],
@@ -200,6 +205,8 @@ class Packing:
         """Wait for all by ``result``, bring each there by ``upload``; what a master needs to know.
 
         ``inside`` tells the files of a folder on HDFS, and None of a file.
+
+        Uploads may still run when this fails: see `wait`.
 
         Raises:
             PackingError: something cannot be packed.
@@ -221,7 +228,8 @@ class Packing:
                 archive = result(made)
                 return shipped(name, archive) if archive is not None else None
 
-            return self._pool.submit(ship)
+            self._shipping.append(self._pool.submit(ship))
+            return self._shipping[-1]
 
         job = self._job
         all_made = {

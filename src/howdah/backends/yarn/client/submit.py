@@ -196,6 +196,8 @@ class YarnSubmission:
         except BaseException as error:
             self._cancelled.set()
             wait(beside)  # what they made after the removal would stay
+            if self._packing is not None:
+                self._packing.wait()  # a command that ends meanwhile leaves half an archive
             self._take_back(reached, url, [token for _, token in tokens], handed_over)
             if isinstance(error, (PackingError, OSError)):
                 raise BackendError(f"The job was not submitted: {error}") from error
