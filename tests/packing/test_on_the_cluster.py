@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import socket
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from howdah.packing.python.runtime import base
 from howdah.packing.source import source
 from howdah.packing.store import DAY_S, ArchiveStore, Uploaded
 from howdah.packing.tarball import TarEntry
-from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.hdfs.errors import NoNameNode
+from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from tests.hadoop import applications
 from tests.hadoop.cluster import Cluster
 
@@ -151,6 +154,24 @@ def test_a_file_of_the_user_s_that_changed_is_refused_and_left_alone(
     with pytest.raises(PackingError, match="has changed since it was looked at"):
         place.store().ensure(packed)
     assert file.read_bytes() == b"after!"
+
+
+def test_a_name_node_that_is_down_is_waited_for_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    asked: list[str] = []
+
+    class Counted(Hdfs):
+        def list(self, place: str, *, recursive: bool = False) -> list[HdfsStat]:
+            asked.append(place)
+            return super().list(place, recursive=recursive)
+
+    store = ArchiveStore(Counted(f"hdfs://127.0.0.1:{port}"), "/user/ann")
+    with ThreadPoolExecutor(4) as pool:
+        packed = [archive(tmp_path, bytes([number])) for number in range(4)]
+        uploading = [pool.submit(store.ensure, each) for each in packed]
+    assert [type(each.exception()) for each in uploading] == [NoNameNode] * 4
+    assert asked == ["/user/ann/.howdah/cache"]
 
 
 def test_what_lies_on_hdfs_is_used_where_it_is(place: Place, hadoop: Cluster) -> None:

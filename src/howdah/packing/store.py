@@ -52,6 +52,7 @@ class ArchiveStore:
         self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs = hdfs
         self._seen: dict[str, HdfsStat] | None = None
+        self._failure: OSError | None = None
         self._looking = threading.Lock()
 
     def url(self, archive: Archive) -> str:
@@ -192,8 +193,11 @@ class ArchiveStore:
             self.hdfs.write(f"{self.folder}/{name}{_USED}", b"")
 
     def _files(self) -> dict[str, HdfsStat]:
-        """What is there, looked at once: one call for all archives of a submission."""
+        """What is there, looked at once: one call for all archives of a submission, also where it fails,
+        which may take a minute."""
         with self._looking:
+            if self._failure is not None:
+                raise self._failure
             if self._seen is None:
                 from howdah.storage.hdfs.errors import NotFound
 
@@ -201,5 +205,8 @@ class ArchiveStore:
                     found: Sequence[HdfsStat] = self.hdfs.list(self.folder)
                 except NotFound:
                     found = ()
+                except OSError as error:
+                    self._failure = error
+                    raise
                 self._seen = {posixpath.basename(status.path): status for status in found}
             return self._seen
