@@ -28,7 +28,7 @@ class SubmissionProgress:
         self._began = time.monotonic()
         self._drawn_at = 0.0
         self._drawn = False
-        self._said = ""
+        self._said: set[str] = set()
 
     def __enter__(self) -> SubmissionProgress:
         return self
@@ -51,8 +51,8 @@ class SubmissionProgress:
         if self._quiet or now - self._began < QUICK_S:
             return
         if not self._live:
-            if step.what != self._said:
-                self._said = step.what
+            if step.what not in self._said:
+                self._said.add(step.what)
                 self._put(f"howdah | {words(step)}\n")
         elif now - self._drawn_at > DRAW_S or step.done == step.total:
             self._drawn_at = now
