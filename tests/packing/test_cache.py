@@ -41,6 +41,16 @@ def test_the_same_inputs_are_made_once(tmp_path: Path) -> None:
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+def test_what_an_earlier_version_has_put_there_is_found(tmp_path: Path) -> None:
+    """Environments take minutes to build. The names are as they were always made."""
+    get(Cache(tmp_path), ["a", 1])
+    assert [path.name for path in (tmp_path / "index").iterdir()] == [
+        "source-463ce96fb2389b1235266423aaa1decd05145622.json"
+    ]
+    folder = Cache(tmp_path).folder_of(["a", 1], Path.mkdir)
+    assert folder.name == "38fb3fe759a09b58c61cf600d09acdb92230f1c0"
+
+
 def test_threads_may_be_the_first_to_look_at_once(tmp_path: Path) -> None:
     """As a submission's do, for its environment and its source. msgspec ended the process."""
     get(Cache(tmp_path), "inputs")

@@ -220,6 +220,18 @@ def test_the_second_time_nothing_is_packed(ready: Ready) -> None:
     ]
 
 
+def test_what_another_version_has_packed_otherwise_is_packed_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def seen() -> int:
+        runtime(tmp_path)
+        return len([*(tmp_path / "index").iterdir()])
+
+    assert seen() == seen() == 2
+    monkeypatch.setattr(runtimes, "_LAYOUT", runtimes._LAYOUT + 1)
+    assert seen() == 4
+
+
 def test_two_machines_make_the_same_archives(ready: Ready, tmp_path: Path) -> None:
     base, code = runtime(tmp_path / "other cache")
     assert (base.digest, code.digest) == (ready.base.digest, ready.howdah.digest)

@@ -30,8 +30,9 @@ LIMIT = 10 * 10**9
 _IN_USE_S = 3600.0
 _LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
-_FORMAT = 3
-"""Grows when archives of the same inputs become others."""
+_FORMAT = 2
+"""Grows when nothing that was cached before may be used. What one kind of archive is made of has a number
+of its own in its inputs."""
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,8 @@ container's folder, five levels of it and twice, before it starts it
 (``yarn.nodemanager.log-container-debug-info.enabled``, the default)."""
 _WITHOUT = ("howdah", "argcomplete")
 """Howdah is an archive of its own; argcomplete is for a command of hdfs-native's."""
+_LAYOUT = 1
+"""Grows when both archives become others from the same files."""
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
 
 
@@ -80,7 +82,7 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
         content = _base_content(python, further, scratch, progress)
         return tar_of(ArchiveKind.RUNTIME, content, scratch, progress, FAST)
 
-    inputs = (NEEDED, OPTIONAL, tuple(further), _installed(python))
+    inputs = (_LAYOUT, NEEDED, OPTIONAL, tuple(further), _installed(python))
     return Cache(cache).get(ArchiveKind.RUNTIME, inputs, make)
 
 
@@ -146,7 +148,7 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
         )
         return tar_of(ArchiveKind.HOWDAH, content, scratch, progress, FAST)
 
-    return Cache(cache).get(ArchiveKind.HOWDAH, (inputs, _python_stamp()), make)
+    return Cache(cache).get(ArchiveKind.HOWDAH, (_LAYOUT, inputs, _python_stamp()), make)
 
 
 def _base_content(
