@@ -251,6 +251,20 @@ def test_further_packages_come_along(tmp_path: Path) -> None:
     assert any(row.name.lower().startswith("pyyaml") for row in archive.rows)
 
 
+def test_what_further_packages_need_comes_along_whatever_howdah_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "site" / "completer-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: completer\nVersion: 1.0\nRequires-Dist: argcomplete\n"
+    )
+    (info / "RECORD").write_text("completer-1.0.dist-info/METADATA,,\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    archive = runtimes.base(tmp_path / "cache", further=["completer"])
+    assert any(row.name.startswith("argcomplete ") for row in archive.rows)
+
+
 def test_a_package_that_is_missing_here_is_told(tmp_path: Path) -> None:
     with pytest.raises(PackingError, match="the package no-such-package is not installed"):
         runtimes.base(tmp_path / "cache", further=["no-such-package"])

@@ -53,8 +53,10 @@ CODE = "lib/python3/site-packages"
 """The folder in the archive of Howdah's code that belongs on PYTHONPATH. So deep since a NodeManager lists a
 container's folder, five levels of it and twice, before it starts it
 (``yarn.nodemanager.log-container-debug-info.enabled``, the default)."""
-_WITHOUT = ("howdah", "argcomplete")
-"""Howdah is an archive of its own; argcomplete is for a command of hdfs-native's."""
+_HOWDAH = ("howdah",)
+"""An archive of its own."""
+_UNUSED = ("argcomplete",)
+"""For a command of hdfs-native's; comes along only if something else needs it."""
 _LAYOUT = 1
 """Grows when both archives become others from the same files."""
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
@@ -159,8 +161,10 @@ def _base_content(
     from howdah.packing.python.interpreter import glibc_note, interpreter
 
     progress("looking at the interpreter", 0, None)
-    ours = {each.name for each in distributions.closure(NEEDED, OPTIONAL, _WITHOUT)}
-    wanted = distributions.closure((*NEEDED, *further), (*OPTIONAL, *_with_plugins()), _WITHOUT)
+    needed = distributions.closure(NEEDED, OPTIONAL, (*_HOWDAH, *_UNUSED))
+    ours = {each.name for each in needed}
+    brought = distributions.closure(further, _with_plugins(), (*_HOWDAH, *ours))
+    wanted = sorted((*needed, *brought), key=lambda each: distributions.normal(each.name))
     base = interpreter(python, scratch / "elf")
     parts = {f"Python {base.version}": [*base.entries]}
     others: list[TarEntry] = []
