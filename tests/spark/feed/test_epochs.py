@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import tracemalloc
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
@@ -488,3 +489,22 @@ def test_a_rank_that_stops_tells_what_the_cached_epochs_lose_with_it(rig: Rig, a
     rig.controller.wait(Enough)
     told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
     assert told == {0: 1, 1: 4, 2: 4}
+
+
+def test_stopping_counts_the_cached_epochs_to_come_without_laying_them_out(rig: Rig) -> None:
+    rows, epochs = 20_000, 200
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=epochs, cache=True, shuffle=1)
+    give(rig, (0, rows))
+    rig.fed()
+    next(feed.batches(100))
+    tracemalloc.start()
+    try:
+        feed.stop()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 20 * rows * 8, "a permutation of all rows takes 8 bytes for each of them"
+    rig.controller.wait(HandedOut, lambda message: message.epoch == epochs - 1)
+    dropped = {each.epoch: each.dropped for each in rig.controller.heard(HandedOut)}
+    assert dropped == {0: rows - 100, **dict.fromkeys(range(1, epochs), rows)}

@@ -303,11 +303,20 @@ class FeedState:
 
     def _leave_run(self, run: TrainerRun) -> None:
         """It is over here, and goes on elsewhere: without the rows that only this rank has kept."""
-        if run.cached_epoch is not None:
-            for number in range(run.cached_epoch + 1, run.options.epochs):
-                if number >= run.current:
-                    self._lay_out(run, number)
+        kept = sum(entry.rows for entry in run.cache.entries) if run.cache is not None else 0
+        begun = set(run.epochs)
         self.finish_run(run)
+        if run.cached_epoch is None:
+            return
+        for number in range(max(run.cached_epoch + 1, run.current), run.options.epochs):
+            if number not in begun:
+                # Only counted: laid out together they would be as many permutations of all rows.
+                epoch = run.epoch(number)
+                epoch.received = kept
+                epoch.fed = True
+                self.report_available(epoch)
+                self._end(run, epoch)
+                del run.epochs[number]
 
     def stop(self) -> None:
         """The program wants no more."""
