@@ -44,6 +44,25 @@ name = "long"
 [roles.worker]
 command = "touch {folder}/began; while [ ! -e {folder}/end ]; do echo goes on; sleep 0.05; done; echo saved > {folder}/result"
 """
+SAVING = """
+name = "long"
+[roles.worker]
+command = '''
+mkdir -p results
+if [ $HOWDAH_ATTEMPT = 2 ]; then cp "$HOWDAH_CHECKPOINT_DIR/state" results/ && echo saved > {folder}/result; exit; fi
+echo first > "$HOWDAH_CHECKPOINT_DIR/state"
+touch {folder}/began
+while [ ! -e {folder}/end ]; do echo goes on; sleep 0.05; done
+exit 1
+'''
+attempts = 2
+[checkpoint]
+folder = "ckpt"
+store = "{folder}/checkpoints"
+[outputs]
+folders = ["results"]
+store = "{folder}/outputs"
+"""
 
 
 def release(folder: Path) -> None:
@@ -56,7 +75,7 @@ def release(folder: Path) -> None:
 class LongJob:
     """A job of a Howdah that lies in a folder by itself."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, text: str = JOB) -> None:
         self._folder = folder
         self._site = folder / "site"
         self._replaced = 0
@@ -69,7 +88,7 @@ class LongJob:
         }
         file = folder / "source" / "job.toml"
         file.parent.mkdir()
-        file.write_text(JOB.format(folder=folder))
+        file.write_text(text.format(folder=folder))
         job_id = self.howdah("submit", str(file)).split()[0]
         self.directory = JobDirectory(next((folder / "home" / "jobs").glob(f"*/{job_id}")))
         wait_until((folder / "began").exists, "the program runs", PATIENCE_S)
@@ -136,8 +155,17 @@ class LongJob:
         nothing = self._folder / "next"
         nothing.mkdir()
         # Else the one that the tests are installed with would be found.
-        (nothing / "__init__.py").touch()
+        (nothing / "__init__.py").write_text(f"open({str(self.missed)!r}, 'w').close()\n")
         self._replace(nothing)
+
+    @property
+    def missed(self) -> Path:
+        """Exists once a process has looked for a Howdah that was taken away."""
+        return self._folder / "missed"
+
+    def let_end(self) -> None:
+        """Let its first program end."""
+        (self._folder / "end").touch()
 
     def _replace(self, package: Path) -> None:
         self._replaced += 1
@@ -158,9 +186,9 @@ class LongJob:
         with urllib.request.urlopen(request, timeout=30.0) as answer:
             return answer.read()
 
-    def end(self) -> JobView:
+    def end(self, attempt: int = 1) -> JobView:
         """Let its program end; returns the job as it ended."""
-        (self._folder / "end").touch()
+        self.let_end()
         logs = "\n".join(file.read_text() for file in self.directory.logs.glob("*.log"))
         wait_until(lambda: self.directory.final() is not None, f"the job ends:\n{logs}", PATIENCE_S)
         assert wait_gone(self.directory.path, PATIENCE_S)
@@ -168,7 +196,7 @@ class LongJob:
         assert final is not None
         assert final.outcome == "succeeded", f"{final.reason}\n{self.log('coordinator')}"
         assert (self._folder / "result").read_text() == "saved\n"
-        assert final.tasks[0].attempt == 1, "its program was left alone"
+        assert final.tasks[0].attempt == attempt, "its program was left alone"
         return final
 
     def kill(self) -> None:
@@ -178,8 +206,14 @@ class LongJob:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[LongJob]:
-    made = LongJob(tmp_path)
+def text() -> str:
+    """The job file."""
+    return JOB
+
+
+@pytest.fixture
+def job(tmp_path: Path, text: str) -> Iterator[LongJob]:
+    made = LongJob(tmp_path, text)
     yield made
     if not wait_gone(made.directory.path, 0.0):
         made.kill()
@@ -252,6 +286,37 @@ def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: Lon
         job.end()
         assert b"succeeded after" in attached.stdout.read()
         assert attached.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.parametrize("text", [SAVING])
+def test_a_restart_while_there_is_no_howdah_has_its_checkpoint(
+    job: LongJob, tmp_path: Path
+) -> None:
+    saved = tmp_path / "checkpoints"
+    wait_until(lambda: any(saved.rglob("state")), "the checkpoint is saved", PATIENCE_S)
+    job.take_away()
+    job.let_end()
+    wait_until(job.missed.exists, "a helper looks for it", PATIENCE_S)
+    job.upgrade()
+    job.end(attempt=2)
+    (result,) = (tmp_path / "outputs").rglob("state")
+    assert result.read_text() == "first\n"
+
+
+@pytest.mark.parametrize(
+    "text", [SAVING.replace("exit 1", "echo 1 > results/one; echo saved > {folder}/result")]
+)
+def test_a_task_that_ends_while_there_is_no_howdah_has_its_outputs_copied(
+    job: LongJob, tmp_path: Path
+) -> None:
+    job.take_away()
+    job.let_end()
+    wait_until(job.missed.exists, "a helper looks for it", PATIENCE_S)
+    job.upgrade()
+    final = job.end()
+    (result,) = (tmp_path / "outputs").rglob("one")
+    assert result.read_text() == "1\n"
+    assert not final.unsaved
 
 
 def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from howdah.agent import workfolder
-from howdah.agent.children import Helper, HelperProblem, module
+from howdah.agent.children import NOT_INSTALLED, Helper, HelperProblem, module
 from howdah.agent.container import ContainerContext
 from howdah.core.messages import CheckpointSaved
 from howdah.storage.folders import Tree, scan
@@ -130,7 +130,8 @@ class Checkpoints:
         if status != 0:
             why = said.problem or helper.problem or f"the helper ended with status {status}"
             # One that was killed has met a shortage of memory, most likely.
-            raise HelperProblem(why, transient=said.transient or status < 0)
+            passing = said.transient or status < 0 or status == NOT_INSTALLED
+            raise HelperProblem(why, transient=passing)
         for skipped in said.skipped:
             self._container.note(
                 self._prepare,

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -359,6 +360,38 @@ class Helpers:
         return env
 
 
+NOT_INSTALLED = 124
+"""Exit status of a helper for which Howdah could still not be imported after `_PATIENCE_S`."""
+_PATIENCE_S = 120.0
+"""One release may just be replacing another."""
+# In the agent's memory, as no file is sure to be where it was. Each try is an interpreter of its own, for
+# what the last one has imported may be the old release's. `main` imports parts of Howdah as well.
+_PROGRAM = f"""
+import os, sys, time
+until, name, *arguments = sys.argv[1:]
+main = None
+try:
+    from importlib import import_module
+    main = import_module(name).main
+    status = main(arguments)
+except Exception as error:
+    missing = isinstance(error, ImportError) and (error.name or "").partition(".")[0] == "howdah"
+    if main is not None and not missing:
+        raise
+    if time.monotonic() < float(until):
+        time.sleep(1.0)
+        os.execv(sys.executable, sys.orig_argv)
+    print(f"Howdah cannot be imported: {{type(error).__name__}}: {{error}}", file=sys.stderr)
+    status = {NOT_INSTALLED}
+sys.exit(status)
+"""
+
+
 def module(name: str, *arguments: str) -> list[str]:
-    """Command line that runs one of Howdah's own modules in a helper."""
-    return [sys.executable, "-m", name, *arguments]
+    """Command line that runs ``main`` of one of Howdah's own modules in a helper.
+
+    Where Howdah cannot be imported, the helper tries again for two minutes, and exits with `NOT_INSTALLED`
+    then: it may be missing while it is upgraded.
+    """
+    until = str(time.monotonic() + _PATIENCE_S)
+    return [sys.executable, "-c", _PROGRAM, until, name, *arguments]
