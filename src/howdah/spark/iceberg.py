@@ -32,12 +32,12 @@ class IcebergScan:
         self.schema: pa.Schema = schema_to_pyarrow(scan.projection(), include_field_ids=False)
         # Who asks for others is told so later, by the names that there are.
         asked = [name for name in columns or self.schema.names if name in self.schema.names]
-        narrow = scan.select(*asked)
 
         def reader(of: Any) -> ArrowScan:
             return ArrowScan(scan.table_metadata, scan.io, of, scan.row_filter, scan.case_sensitive)
 
-        self._reader = reader(narrow.projection())
+        # Not scan.select, which knows neither fields of structs nor names in another case.
+        self._reader = reader(scan.projection().select(*asked))
         self._counter = reader(scan.projection().select(self.schema.names[0]))
         self._tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
 

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
 from howdah.spark import FeedError, ParquetFeed
 
@@ -75,6 +77,47 @@ def test_columns_are_arrays_also_after_one_was_renamed_and_rows_were_deleted(fol
         ParquetFeed(load(folder), columns=["name"])
     with pytest.raises(FeedError, match="limit=5"):
         ParquetFeed(load(folder).scan(limit=5))
+
+
+def test_a_scan_of_fields_of_structs_and_of_names_in_another_case_gives_all_that_it_selects(
+    tmp_path: Path,
+) -> None:
+    catalog = SqlCatalog(
+        "t", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}"
+    )
+    catalog.create_namespace("vision")
+    places = pa.table({"id": [1, 2], "place": [{"x": 3, "y": 5}, {"x": 4, "y": 6}]})
+    table = catalog.create_table("vision.places", schema=places.schema)
+    table.append(places)
+    [batch] = ParquetFeed(table.scan(selected_fields=("id", "place.x"))).batches(8)
+    assert batch["id"].tolist() == [1, 2] and list(batch["place"]) == ["x"]
+    assert batch["place"]["x"].tolist() == [3, 4]
+    [batch] = ParquetFeed(table.scan(selected_fields=("ID",), case_sensitive=False)).batches(8)
+    assert batch["id"].tolist() == [1, 2]
+
+
+def test_rows_of_a_positional_delete_file_are_left_out_and_not_counted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scan = load(folder).scan()
+    tasks = sorted(scan.plan_files(), key=lambda task: task.file.file_path)
+    data = tasks[0]
+    start = int(parquet.read_table(data.file.file_path, columns=["id"])["id"][0].as_py())
+    deleted = folder / "deleted.parquet"
+    gone = {"file_path": [data.file.file_path] * 3, "pos": [0, 7, 49]}
+    parquet.write_table(pa.table(gone), deleted)
+    data.delete_files = {
+        DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=f"file://{deleted}",
+            file_format=FileFormat.PARQUET,
+        )
+    }
+    # pyiceberg reads such files, and writes none.
+    monkeypatch.setattr(scan, "plan_files", lambda: tasks)
+    feed = ParquetFeed(scan)
+    assert feed.num_rows == FILES * ROWS - 3
+    assert sorted(ids(feed)) == sorted({*range(FILES * ROWS)} - {start, start + 7, start + 49})
 
 
 def test_reading_goes_on_from_a_position_with_other_ranks_and_not_in_another_snapshot(
