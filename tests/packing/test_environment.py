@@ -68,7 +68,7 @@ def test_requirements_become_an_interpreter_with_packages_and_their_commands(
     wheel.unlink()
     told = run(place / "bin/python", "-c", "import tiny; tiny.main()")
     assert told == f"tiny 1.0 {place}"
-    assert any((place / "lib").rglob("tiny/__pycache__/__init__.*.pyc"))
+    assert any(place.rglob("tiny/__pycache__/__init__.*.pyc"))
     says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
     assert says == f"tiny 1.0 {place}"
     assert "built from" in archive.notes[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import posixpath
 import re
 from pathlib import Path
 
@@ -35,17 +36,16 @@ class VenvContents(msgspec.Struct, frozen=True):
     commands: tuple[TarEntry, ...]
     editable: tuple[tuple[str, FolderContent], ...]
     """Folders that ``.pth`` files add (development installs): their names in the archive."""
-    paths: tuple[TarEntry, ...]
-    """Those ``.pth`` files, with relative paths."""
+    paths: tuple[tuple[str, tuple[str, ...]], ...]
+    """Those ``.pth`` files and their lines, with those names for the folders."""
 
     @property
     def inputs(self) -> object:
         """What changes when the environment does."""
         commands = [(entry.name, str(entry.path), entry.content) for entry in self.commands]
         editable = [(name, found.stamps) for name, found in self.editable]
-        paths = [(entry.name, entry.content) for entry in self.paths]
         base = (str(self.base), self.base.stat().st_mtime_ns)
-        return (base, self.packages.stamps, commands, editable, paths)
+        return (base, self.packages.stamps, commands, editable, self.paths)
 
     def content(self, scratch: Path, progress: Progress) -> Content:
         """What goes into the archive.
@@ -54,10 +54,18 @@ class VenvContents(msgspec.Struct, frozen=True):
             PackingError: the interpreter cannot be packed.
         """
         python = interpreter(self.base, scratch / "elf")
-        own = {entry.name for entry in self.paths}
+        # How deep a Python has its packages differs: Debian's has them in local/lib.
+        added = {name: posixpath.relpath(name, python.site) for name, _ in self.editable}
+        own = {
+            f"{python.site}/{name}": "".join(f"{added.get(line, line)}\n" for line in lines)
+            for name, lines in self.paths
+        }
         placed = [_below(python.site, entry) for entry in self.packages.entries]
-        placed = [entry for entry in placed if entry.name.rpartition("/")[2] not in own]
-        placed += [_below(python.site, entry) for entry in self.paths]
+        placed = [entry for entry in placed if entry.name not in own]
+        placed += [
+            TarEntry(name, content=text.encode("utf-8", "surrogateescape"))
+            for name, text in own.items()
+        ]
         for name, found in self.editable:
             placed += [_below(name, entry) for entry in found.entries]
         plain = [*python.entries, *placed, *self.commands]
@@ -154,10 +162,10 @@ def _commands(folder: Path) -> list[TarEntry]:
 
 def _development(
     site: Path, packages: FolderContent
-) -> tuple[tuple[tuple[str, FolderContent], ...], tuple[TarEntry, ...]]:
+) -> tuple[tuple[tuple[str, FolderContent], ...], tuple[tuple[str, tuple[str, ...]], ...]]:
     """Folders outside that development installs add by ``.pth`` files, to be shipped as well."""
     folders: dict[Path, str] = {}
-    changed: list[TarEntry] = []
+    changed: list[tuple[str, tuple[str, ...]]] = []
     for entry in packages.entries:
         if "/" in entry.name or entry.path is None:
             continue
@@ -168,15 +176,10 @@ def _development(
                 "itself ([environment] project)"
             )
         if entry.name.endswith(".pth"):
-            text = entry.path.read_text("utf-8", "surrogateescape")
-            lines = [_shipped(line, site, folders) for line in text.splitlines()]
-            if lines != text.splitlines():
-                changed.append(
-                    TarEntry(
-                        entry.name,
-                        content=("\n".join(lines) + "\n").encode("utf-8", "surrogateescape"),
-                    )
-                )
+            lines = entry.path.read_text("utf-8", "surrogateescape").splitlines()
+            shipped = [_shipped(line, site, folders) for line in lines]
+            if shipped != lines:
+                changed.append((entry.name, tuple(shipped)))
     editable = [
         (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
     ]
@@ -188,8 +191,7 @@ def _shipped(line: str, site: Path, folders: dict[Path, str]) -> str:
     outside = path.is_absolute() and path.is_dir() and not path.is_relative_to(site)
     if not outside:
         return line
-    name = folders.setdefault(path, f"development/{len(folders)}-{path.name}")
-    return f"../../../{name}"
+    return folders.setdefault(path, f"development/{len(folders)}-{path.name}")
 
 
 def _below(folder: str, entry: TarEntry) -> TarEntry:
