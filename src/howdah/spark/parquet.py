@@ -322,9 +322,14 @@ class ParquetFeed(Loaders):
     def _read(self, group: int) -> pa.RecordBatch:
         fragment = self._groups[group]
         try:
-            return _whole(fragment.to_table(schema=self._all, columns=self._columns))
+            table = fragment.to_table(schema=self._all, columns=self._columns)
+            batches = table.combine_chunks().to_batches()
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise FeedError(f"A row group of {fragment.path} cannot be read: {error}") from error
+            what = "The data file" if isinstance(fragment, DataFile) else "A row group of"
+            raise FeedError(f"{what} {fragment.path} cannot be read: {error}") from error
+        if len(batches) > 1:
+            raise FeedError(_too_large(fragment, table.num_rows))
+        return batches[0]
 
 
 class FileEpoch:
@@ -482,15 +487,16 @@ def _chosen(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns])
 
 
-def _whole(table: pa.Table) -> pa.RecordBatch:
-    """The table in one piece."""
-    batches = table.combine_chunks().to_batches()
-    if len(batches) > 1:
-        raise FeedError(
-            f"A row group of {table.num_rows} rows has more than 2 GiB in one column: write the files "
-            "with smaller row groups"
+def _too_large(fragment: Any, count: int) -> str:
+    if isinstance(fragment, DataFile):
+        return (
+            f"The data file {fragment.path} of {count} rows has more than 2 GiB in one column: write the "
+            "table with smaller data files (write.target-file-size-bytes)"
         )
-    return batches[0]
+    return (
+        f"A row group of {fragment.path}, of {count} rows, has more than 2 GiB in one column: write the "
+        "files with smaller row groups"
+    )
 
 
 __all__ = ["FileEpoch", "FilePosition", "ParquetFeed"]

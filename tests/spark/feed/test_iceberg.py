@@ -120,6 +120,14 @@ def test_rows_of_a_positional_delete_file_are_left_out_and_not_counted(
     assert sorted(ids(feed)) == sorted({*range(FILES * ROWS)} - {start, start + 7, start + 49})
 
 
+def test_a_data_file_that_cannot_be_read_is_named(folder: Path) -> None:
+    feed = ParquetFeed(load(folder))
+    [lost, *_] = sorted(folder.rglob("data/*.parquet"))
+    lost.unlink()
+    with pytest.raises(FeedError, match=f"The data file .*{lost.name} cannot be read"):
+        ids(feed)
+
+
 def test_reading_goes_on_from_a_position_with_other_ranks_and_not_in_another_snapshot(
     folder: Path,
 ) -> None:
