@@ -80,4 +80,4 @@ def test_nodes_that_share_an_executor_are_said_to(
     files = list(folder.iterdir())
     assert len(files) == 2 and len({file.read_text() for file in files}) == 1
     said = [line for line in capfd.readouterr().out.splitlines() if "share" in line]
-    assert len(said) == 1 and "the cluster's 2 nodes share 1 executor(s)" in said[0]
+    assert len(said) == 1 and "the cluster's 2 processes share 1 executor(s)" in said[0]

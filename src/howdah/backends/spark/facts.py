@@ -193,7 +193,7 @@ def sharing(facts: Facts, processes: int) -> str:
     if facts.executors >= processes:
         return ""
     return (
-        f"the cluster's {processes} nodes share {facts.executors} executor(s), though each was to have "
+        f"the cluster's {processes} processes share {facts.executors} executor(s), though each was to have "
         "one of its own, with its memory and disk. Give the application as many executors "
         "(spark.executor.instances; on a Standalone master spark.cores.max and spark.executor.cores)"
     )
