@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.messages import Position
+from howdah.spark.feed.messages import Close, Counted, Position
 from tests.spark.feed.rig import Rig
 
 pytestmark = pytest.mark.timeout(120)  # imports take their time
@@ -137,6 +137,28 @@ def test_the_length_of_loaders_is_known_where_one_rank_reads_rows_that_spark_has
         assert sum(len(batch) for batch in loader) == 5
     rig.end()
     assert len(loader) == 3, "as that of the last epoch, for those who divide by it then"
+
+
+def test_the_length_of_one_run_is_not_taken_for_that_of_the_next(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    loader = feed.torch_loader(2, "label")
+    rig.open(epochs=1, readers=1, rows=5)
+    give(rig, epochs=1)
+    for index, _ in enumerate(itertools.islice(loader, len(loader))):
+        if index == 2:
+            rig.controller.say(Close(feed="train", run=1))
+            rig.controller.wait(Counted)
+            assert index == len(loader) - 1, "the loop is still in that epoch"
+    with pytest.raises(TypeError):
+        len(loader)
+    rig.open(run=2, epochs=1, readers=1, rows=9)
+    rig.feeder(run=2).send([table(0, 9)], table(0, 1).schema).hear()
+    rig.credit(5, run=2, final=True)
+    rig.fed(run=2)
+    assert sum(1 for _ in feed.torch_loader(2, "label")) == 5
+    rig.controller.say(Close(feed="train", run=2))
+    rig.controller.wait(Counted, lambda message: message.run == 2)
+    assert len(loader) == 5, "for those who divide by it after a loop"
 
 
 def give(rig: Rig, epochs: int) -> None:

@@ -135,13 +135,23 @@ class BatchDispenser:
             epoch = None if run is None else run.epochs.get(key[1])
             return epoch is not None and epoch.batches > 0
 
-    def length(self, size: int, drop_last: bool) -> int | None:
-        """Batches of the whole epoch that is handed out, or of those of the last run; None where that is
-        not certain. Waits until the first run begins."""
+    def length(self, size: int, drop_last: bool, given: Key | None = None) -> int | None:
+        """Batches of the whole epoch that is handed out, or, once the feed has ended, of those of the last
+        run; None where that is not certain. Waits until the first run begins.
+
+        Args:
+            given: an epoch in which the program may still be, or whose end it has seen: it means that one.
+        """
         state = self.state
         with state.changed:
             going = (run for run in state.runs.values() if not run.over and not run.scoring)
-            run = next(going, state.last_run) or self.wait_run()
+            run = next(going, None)
+            if run is None and (last := state.last_run) is not None:
+                # The next run may have other rows.
+                mine = given is not None and given[0] == last.number
+                run = last if state.ended or mine else None
+            elif run is None:
+                run = self.wait_run()
             if run is None:
                 return None
             found = self._length(run, size, drop_last)

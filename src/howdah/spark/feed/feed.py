@@ -64,6 +64,8 @@ class Feed(Loaders):
     def __init__(self, state: FeedState) -> None:
         self._state = state
         self._dispenser = BatchDispenser(state)
+        self._passing: Key | None = None
+        """The epoch that a loader gives, or has given to its end."""
 
     @property
     def name(self) -> str:
@@ -301,9 +303,15 @@ class Feed(Loaders):
         key = self._dispenser.next_epoch(None)
         while key is not None:
             done = not self._dispenser.begun(key)
-            for batch in self.iterate(size, columns, shapes, drop_last, key):
-                done = True
-                yield batch
+            self._passing = key
+            try:
+                for batch in self.iterate(size, columns, shapes, drop_last, key):
+                    done = True
+                    yield batch
+            except GeneratorExit:
+                if self._passing == key:  # it may be closed only after the next has begun
+                    self._passing = None
+                raise
             if done:
                 return
             # A program that knows the length has taken all batches and not looked for an end.
@@ -311,9 +319,9 @@ class Feed(Loaders):
 
     def length(self, size: int, drop_last: bool) -> int | None:
         """See `Loaders.length`. A rank that alone reads the feed knows it where `steps` is known, others
-        in the later epochs of a cache. Waits until the first run begins; after a run it is that of its
-        epochs."""
-        return self._dispenser.length(size, drop_last)
+        in the later epochs of a cache. Waits until the first run begins. Once a run is over it
+        is that of its last epoch for who went through that to its end, or when no run follows."""
+        return self._dispenser.length(size, drop_last, self._passing)
 
 
 def _continued(now: Position, before: Position | None) -> Position:
