@@ -161,6 +161,16 @@ def test_the_length_of_one_run_is_not_taken_for_that_of_the_next(rig: Rig) -> No
     assert len(loader) == 5, "for those who divide by it after a loop"
 
 
+@pytest.mark.parametrize(("rows", "length"), [(5, 3), (None, None)])
+def test_the_number_of_steps_that_the_driver_program_says_is_no_length(
+    rig: Rig, rows: int | None, length: int | None
+) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(readers=1, rows=rows, steps=1000)
+    assert feed.steps(2) == 1000
+    assert feed.length(2, False) == length
+
+
 def give(rig: Rig, epochs: int) -> None:
     """Five rows an epoch, and as many batches of two as there are."""
     for epoch in range(epochs):

@@ -201,7 +201,7 @@ class BatchDispenser:
             and (before.run, before.epoch) == (run.number, run.current)
         ):
             return None
-        if run.readers == 1 and (found := run.steps(size, drop_last)) is not None:
+        if run.readers == 1 and (found := run.counted_steps(size, drop_last)) is not None:
             return found
         epoch = run.epochs.get(run.current)
         later = run.cached_epoch is not None and run.current > run.cached_epoch

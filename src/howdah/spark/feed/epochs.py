@@ -329,9 +329,14 @@ class TrainerRun:
     def steps(self, size: int, drop_last: bool) -> int | None:
         """Batches of an epoch, as the driver program or Spark has it: about, where there are several
         ranks."""
+        said = self.options.steps
+        return self.counted_steps(size, drop_last) if said is None else said
+
+    def counted_steps(self, size: int, drop_last: bool) -> int | None:
+        """As Spark has it: the driver program's own number is a hint, for any size."""
         options = self.options
-        if options.steps is not None or options.rows is None or not self.readers:
-            return options.steps
+        if options.rows is None or not self.readers:
+            return None
         return steps(options.align, options.rows, self.readers, size, drop_last=drop_last)
 
     def epoch(self, number: int) -> TrainerEpoch:

@@ -318,7 +318,7 @@ class Feed(Loaders):
             key = self._dispenser.next_epoch(key)
 
     def length(self, size: int, drop_last: bool) -> int | None:
-        """See `Loaders.length`. A rank that alone reads the feed knows it where `steps` is known, others
+        """See `Loaders.length`. A rank that alone reads the feed knows it where Spark knows the rows, others
         in the later epochs of a cache. Waits until the first run begins. Once a run is over it
         is that of its last epoch for who went through that to its end, or when no run follows."""
         return self._dispenser.length(size, drop_last, self._passing)
