@@ -6,6 +6,7 @@ looks for a module of the old release does not find it, and what has imported on
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,6 +17,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import psutil
@@ -23,6 +25,7 @@ import pytest
 
 import howdah
 from howdah.backends.local.messages import NodeAddress
+from howdah.client.errors import ExitCode
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 from tests.conformance.local import wait_gone
@@ -33,6 +36,7 @@ MOVED = {
     "wire": "transport",
     "spec": "description",
     "coordinator/web": "coordinator/pages",
+    "backends/local/site": "backends/local/whereabouts",
     "backends/local/node/lost_job": "backends/local/node/without_coordinator",
 }
 """Rooms and modules, and what the next release calls them."""
@@ -110,15 +114,15 @@ class LongJob:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def begun(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """A command that goes on."""
+    def begun(self, *arguments: str, err: bool = True) -> subprocess.Popen[bytes]:
+        """A command that goes on; its output has its standard error too, unless not ``err``."""
         command = [sys.executable, "-P", "-m", "howdah", *arguments]
         return subprocess.Popen(
             command,
             env=self._env,
             cwd=self._folder / "source",
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.STDOUT if err else subprocess.DEVNULL,
         )
 
     @property
@@ -286,6 +290,26 @@ def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: Lon
         job.end()
         assert b"succeeded after" in attached.stdout.read()
         assert attached.wait(PATIENCE_S) == 0
+
+
+def test_a_portal_shows_its_first_job_after_the_upgrade(job: LongJob) -> None:
+    with job.begun("ui", "--json", err=False) as portal:
+        try:
+            assert portal.stdout is not None
+            address = urlsplit(json.loads(portal.stdout.readline())["address"])
+            job.upgrade()
+            base = f"http://127.0.0.1:{address.port}"
+            reader = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+            with reader.open(f"{base}{address.path}?{address.query}", timeout=30.0) as answer:
+                cookie = answer.headers["Set-Cookie"]
+            for page in ("api/v1/jobs", f"jobs/{job.directory.job_id}/"):
+                request = urllib.request.Request(f"{base}/{page}", headers={"Cookie": cookie})
+                with reader.open(request, timeout=30.0) as answer:
+                    assert "unreadable" not in answer.read().decode()
+            job.end()
+        finally:
+            portal.send_signal(signal.SIGINT)
+        assert portal.wait(PATIENCE_S) == ExitCode.STOPPED
 
 
 @pytest.mark.parametrize("text", [SAVING])

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.backends import registry
 from howdah.cli.commands import pages
 from howdah.cli.display import attached
 from howdah.client.following import remote
@@ -28,6 +29,8 @@ _STARTS = (
     "howdah.cli.commands.",
 )
 """These look for the command and for what it is about, before it begins."""
+_PACKS = ("howdah.packing.python.", "howdah.backends.yarn.client.staging")
+"""What submits has loaded these; nothing else packs."""
 _ON_A_CLUSTER = {
     "howdah.coordinator.main.main_remote",
     "howdah.coordinator.remote_directory.keep_uploaded",
@@ -90,8 +93,15 @@ PROCESSES = {
             "howdah.portal.copies",
             "howdah.coordinator.web.server",
             *pages.NEEDED_LATER,
+            *registry.client_modules(),
         ),
-        {*_ON_A_CLUSTER},
+        {
+            *_ON_A_CLUSTER,
+            # A portal has commands submit.
+            "howdah.backends.local.submit.LocalSubmission.check",
+            "howdah.backends.local.submit.LocalSubmission.go",
+            "howdah.backends.spark.__getattr__",
+        },
     ),
     "command that follows a job": (
         (
@@ -149,7 +159,7 @@ def test_a_process_that_runs_long_has_loaded_what_it_will_need(process: str) -> 
     known, loaded = modules(), loaded_by(names)
     missing: list[str] = []
     for module in sorted(loaded & known.keys()):
-        if module.startswith(_STARTS):
+        if module.startswith((*_STARTS, *_PACKS)):
             continue
         for function, name in late(known[module]):
             found = name if name in known else name.rpartition(".")[0]

@@ -77,6 +77,16 @@ BUILT_IN = {
 }
 
 
+def client_modules() -> tuple[str, ...]:
+    """Modules of built-in backends that are imported once a client meets a job of theirs, or looks for one."""
+    places = (
+        place
+        for parts in BUILT_IN.values()
+        for place in (parts.site, parts.elsewhere, parts.memory_mb)
+    )
+    return tuple(place.partition(":")[0] for place in places if place is not None)
+
+
 def names() -> list[str]:
     """Names that may be asked for: built-in ones first, then plug-ins (broken ones too)."""
     plugins = {point.name for point in entry_points(group=GROUP)} - BUILT_IN.keys()

@@ -140,6 +140,7 @@ def create_portal(
         gate = TeamGate(identity, clock, team, None if origin is None else origin.owns)
     static = StaticFiles("howdah.portal")
     environment("howdah.portal")  # reads what it needs
+    environment()  # also of the job page, whose notices are the portal's too
     pages = JobPages(jobs, gate, static.version, team, origin)
 
     def reader_of(request: Request) -> Reader | None:

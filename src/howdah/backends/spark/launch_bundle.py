@@ -16,6 +16,7 @@ import msgspec
 
 from howdah.backends.spark.messages import LEASE_S
 from howdah.backends.spark.settings import SparkSettings
+from howdah.packing.unpacking import unpack
 from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.storage.confined_paths import open_beneath
@@ -149,8 +150,6 @@ def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
 
 def unpack_source(data: bytes, folder: Path) -> None:
     """The opposite of `pack_source`."""
-    from howdah.packing.unpacking import unpack
-
     make_private_folder(folder)
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         unpack(tar, folder)

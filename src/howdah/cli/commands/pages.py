@@ -37,10 +37,14 @@ if TYPE_CHECKING:
 
 NEEDED_LATER = (
     "howdah.backends.copied_site",
+    "howdah.backends.yarn.client.aggregated",
+    "howdah.hadoop.security.gss",
+    "howdah.hadoop.security.kerberos",
     "howdah.storage.hdfs.files",
     "howdah.wire.authority",
 )
-"""What only some questions to a portal need; it runs for months, and may be upgraded meanwhile."""
+"""What only some questions to a portal need, besides backends' parts; it runs for months, and may be upgraded
+meanwhile."""
 
 
 @click.command("ui")
@@ -90,9 +94,10 @@ async def show(
 
     ``pages``: where the pages of its jobs' tasks listen.
     """
+    from howdah.backends.registry import client_modules
     from howdah.coordinator.web import server as web
 
-    for name in NEEDED_LATER:
+    for name in (*NEEDED_LATER, *client_modules()):
         importlib.import_module(name)
     server = await web.serve(app, sock)
     others: WebServer | None = None
