@@ -19,9 +19,6 @@ def train(args, ctx):
     rows = ctx.feed("train").tf_dataset(
         args["batch"], columns="image", label="label", shapes={"image": (64,)}, drop_last=True
     )
-    # Each worker's rows are its own share already.
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     with strategy.scope():
         model = tf.keras.Sequential(
             [
@@ -34,7 +31,7 @@ def train(args, ctx):
             optimizer=tf.keras.optimizers.Adam(0.005),
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         )
-    history = model.fit(rows.with_options(options), epochs=args["epochs"], verbose=0)
+    history = model.fit(rows, epochs=args["epochs"], verbose=0)
     for epoch, loss in enumerate(history.history["loss"], 1):
         ctx.report(step=epoch, loss=loss)
     return [value.tolist() for value in model.get_weights()] if ctx.is_chief else None
