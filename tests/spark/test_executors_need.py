@@ -93,6 +93,7 @@ def test_the_extra_has_all_that_executors_import_beside_the_pyspark_of_spark(
 
 CLUSTER = """
 from howdah.spark import Cluster
+from howdah.spark.scoring import predict_udf
 
 def train(args, ctx):
     import sys
@@ -112,6 +113,9 @@ print("sum=" + str(sum(total for _, total in values)))
 with Cluster.start(spark, classify, workers=1, on_log=None) as cluster:
     scored = cluster.inference(spark.range(100), schema="prediction bigint").collect()
 print("scored=" + str(sum(row.prediction for row in scored)))
+twice = predict_udf(spark, lambda batch: batch["id"] * 2, "long", inputs=["id"])
+predicted = spark.range(100).select(twice("id")).collect()
+print("predicted=" + str(sum(row[0] for row in predicted)))
 """
 
 
@@ -129,3 +133,4 @@ def test_a_cluster_trains_and_answers_on_executors_that_have_the_extra_alone(
     assert done.code == 0, done.out
     assert done.told("prefixes") == str(executors_python.parents[1])
     assert (done.told("sum"), done.told("scored")) == ("499500", "9900")
+    assert done.told("predicted") == "9900"
