@@ -26,6 +26,7 @@ from howdah.spark.session import Session
 from howdah.spec.model import Network, Role
 from howdah.wire.addresses import NoInterface, address_of
 from tests.docs.pages import blocks
+from tests.spark.versions import Version, running
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -134,13 +135,15 @@ def test_partitions_are_the_same_in_all_queries_of_a_run(spark: Any) -> None:
     assert [all_ids(values, epoch) for epoch in range(6)] == [list(range(9))] * 6
 
 
+@pytest.mark.both_sparks
 def test_rows_are_known_where_spark_need_not_count_them(spark: Any) -> None:
     session, table = Session(spark), spark.sql("select * from values (1), (2), (3) as t(id)")
     cached = spark.range(7).where("id > 1").cache()
     assert session.known_rows(cached) is None
     assert cached.count() == 5
     frames = [table, spark.range(9).selectExpr("id + 1"), spark.range(9).limit(4), cached]
-    assert [session.known_rows(frame) for frame in frames] == [3, 9, 4, 5]
+    counted = 5 if running() is Version.NEWEST else None  # Spark 3 counts some rows twice
+    assert [session.known_rows(frame) for frame in frames] == [3, 9, 4, counted]
     unknown = [cached.limit(9), spark.range(9).where("id > 1"), table.join(table, "id")]
     assert [session.known_rows(frame) for frame in unknown] == [None] * 3
     cached.unpersist()

@@ -180,13 +180,18 @@ class Session:
                 leaf = leaf.children().head()
             if name in _COUNTED:
                 found = plan.maxRows()  # of these it is not the most, but all
-            elif name == "InMemoryRelation" and not limited and _is_loaded(leaf):
+            elif name == "InMemoryRelation" and not limited and self._counts_cached(leaf):
                 found = leaf.stats().rowCount()
             else:
                 return None
             return int(str(found.get())) if found.isDefined() else None
         except Exception:  # py4j's: another Spark has other plans
             return None
+
+    def _counts_cached(self, relation: Any) -> bool:
+        """Whether Spark has counted all rows of a cached DataFrame. Spark 3 counts those again that it
+        computes again, as it does where they did not fit."""
+        return int(self.spark.version.split(".")[0]) >= 4 and _is_loaded(relation)
 
     def ordered(self, frame: Any) -> bool:
         """Whether Spark gives the rows of each partition in the same order again.

@@ -270,7 +270,7 @@ class Feed(Loaders):
         """How many batches of that size this rank has of an epoch of the present run, for schedules and
         progress bars; waits until the run begins. What ``steps`` of `Cluster.train` says; or else about
         the equal share of the rows, where Spark knows their number without counting: local tables,
-        `spark.range`, a limit of these, and a DataFrame that is cached and computed. None otherwise,
+        `spark.range`, a limit of these, and, from Spark 4 on, a cached one that is computed. None otherwise,
         and once the feed has ended. Restore a position before.
 
         Raises:
