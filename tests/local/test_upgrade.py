@@ -347,6 +347,9 @@ def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
     job.take_away()
     os.kill(job.node, signal.SIGTERM)
     wait_until(lambda: job.directory.final() is not None, "the job ends", PATIENCE_S)
+    final = job.directory.final()
+    assert final is not None
+    assert "SIGTERM" in str(final.reason)
 
 
 @pytest.mark.parametrize(
@@ -357,6 +360,19 @@ def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
         "coordinator/main.py",
         "storage/helper.py",
         "agent/monitoring/metrics.py",
+        "storage/checkpoints/helper.py",
+        "__main__.py",
+        "frameworks/helpers/dask_joined.py",
+        "frameworks/helpers/dask_last.py",
+        "frameworks/helpers/horovod_main.py",
+        "frameworks/helpers/mpi_main.py",
+        "frameworks/helpers/mpi_remote.py",
+        "frameworks/helpers/mpi_run.py",
+        "frameworks/helpers/notebook_main.py",
+        "frameworks/helpers/ray_main.py",
+        "frameworks/helpers/ray_token.py",
+        "frameworks/helpers/tensorboard_main.py",
+        "frameworks/helpers/xgboost_main.py",
     ],
 )
 def test_what_processes_of_older_releases_start_is_where_it_was(name: str) -> None:
