@@ -216,6 +216,30 @@ def test_an_epoch_in_whose_midst_a_position_was_restored_has_no_known_length(rig
     assert len(loader) == 3
 
 
+def test_keras_trains_what_is_left_of_an_epoch_and_then_whole_ones(rig: Rig) -> None:
+    import keras
+
+    feed = rig.trainer().feed("train")
+    feed.restore(Position(run=1, epoch=0, rows={0: [(0, 8)]}, batches=4))
+    rig.open(align="none", epochs=3, readers=1, rows=10)
+    for epoch in range(3):
+        left = 8 if epoch == 0 else 0
+        rig.feeder(epoch=epoch, skip=[(0, left)] if left else []).send(
+            [table(100 * epoch, 10).slice(left)], table(0, 1).schema
+        ).hear()
+        rig.fed(epoch=epoch)
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    seen: list[int] = []
+    counting = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda step, logs: seen.append(step)
+    )
+    dataset = feed.tf_dataset(2, "image", "label")
+    model.fit(dataset, epochs=1, verbose=0, callbacks=[counting])
+    model.fit(dataset, initial_epoch=1, epochs=3, verbose=0, callbacks=[counting])
+    assert seen == [0, *range(5), *range(5)]
+
+
 def test_keras_knows_the_end_of_an_epoch_beforehand(rig: Rig) -> None:
     import keras
 

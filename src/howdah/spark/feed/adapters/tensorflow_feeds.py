@@ -89,7 +89,7 @@ def dataset(
         found = length()
         return tf.constant(tf.data.UNKNOWN_CARDINALITY if found is None else found, tf.int64)
 
-    # Keras asks anew for each epoch. tf.data's own assert_cardinality is said once, and makes an error
+    # Keras asks once for each fit. tf.data's own assert_cardinality is said once, and makes an error
     # of a pass that ends early: after stop(), or when it goes on with what another loop has left.
     made.cardinality = cardinality
     return made
