@@ -20,6 +20,7 @@ from howdah.backends.yarn.local_resources import FILE, HOWDAH, LocalResource, Lo
 from howdah.backends.yarn.master.backend import YarnBackend
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
+from howdah.packing.python.runtime import CODE
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import CoordinatorAddress
@@ -141,9 +142,9 @@ class YarnHarness(Standins):
             return known
         archive = self._folder / "code.tar.gz"
         with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
-            tar.add(Path(howdah.__file__).parent, "howdah", filter=_sources)
+            tar.add(Path(howdah.__file__).parent, f"{CODE}/howdah", filter=_sources)
             for name in ("tests/__init__.py", "tests/conformance", "tests/yarn"):
-                tar.add(ROOT / name, name, filter=_sources)
+                tar.add(ROOT / name, f"{CODE}/{name}", filter=_sources)
             tar.addfile(tarfile.TarInfo("end"), io.BytesIO())
         hdfs = Hdfs(self._cluster.default_fs, conf_dir=str(self._cluster.conf_dir))
         place = f"/tmp/{new_job_id('conformance-code')}.tar.gz"

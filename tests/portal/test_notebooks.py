@@ -119,6 +119,7 @@ def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal)
 
 
 def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:
+    page.set_default_timeout(60_000)  # a first page on a busy machine
     page.goto(empty.login_link())
     page.goto(f"{empty.url}/notebooks")
     page.get_by_text("Environment and queue").click()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,13 @@ ARGUMENTS = (
     "--master local[2] --driver-memory 512m --conf spark.ui.enabled=false "
     "--conf spark.driver.host=127.0.0.1 pyspark-shell"
 )
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_by_others() -> None:
+    """What containers that other tests have killed left behind goes with the next container, a minute later."""
+    for folder in container_folders():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def howdah(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
