@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
+from playwright.sync_api import Page, expect
 
 from howdah.portal.access_control import Team
 from howdah.portal.app import create_portal
@@ -90,6 +91,11 @@ class Portal(Served):
 
     def login_link(self) -> str:
         return tickets.login_link(self.url, TOKEN, time.time())
+
+    def sign_in(self, at: Page) -> None:
+        """By the link, whose own page goes on by itself: until it has, it would break into another visit."""
+        at.goto(self.login_link())
+        expect(at).to_have_title("Jobs · Howdah", timeout=60_000)  # a first page on a busy machine
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,7 @@ def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
     made += [again(first, before), again(other, before)]
     assert (first == second, first == press("key=a"), first == other) == (True, True, False)
     try:
-        page.goto(portal.login_link())
+        portal.sign_in(page)
         page.goto(f"{portal.url}/jobs/{made[-1].job_id}/")
         button = page.get_by_role("button", name="Run again")
         page.evaluate("addEventListener('submit', event => event.preventDefault(), { once: true })")

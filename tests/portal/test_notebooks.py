@@ -45,8 +45,7 @@ def test_a_notebook_is_started_opened_listed_and_stopped(
     plain: Page, empty: Portal, tmp_path: Path
 ) -> None:
     page = plain
-    page.goto(empty.login_link())
-    page.goto(f"{empty.url}/")
+    empty.sign_in(page)
     page.get_by_role("navigation").get_by_role("link", name="Notebooks").click()
     expect(page.locator("#running")).to_contain_text("No notebook waits or runs")
     page.get_by_label("Name").fill("sketch")
@@ -108,8 +107,7 @@ def test_a_form_is_the_same_only_with_the_same_fields(
 
 
 def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal) -> None:
-    page.set_default_timeout(60_000)  # a first page on a busy machine
-    page.goto(empty.login_link())
+    empty.sign_in(page)
     page.goto(f"{empty.url}/notebooks")
     button = page.get_by_role("button", name="Start a notebook")
     # Firefox keeps a button disabled from one load of the page to the next.
@@ -119,8 +117,7 @@ def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal)
 
 
 def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:
-    page.set_default_timeout(60_000)  # a first page on a busy machine
-    page.goto(empty.login_link())
+    empty.sign_in(page)
     page.goto(f"{empty.url}/notebooks")
     page.get_by_text("Environment and queue").click()
     expect(page.get_by_label("Node label")).to_be_visible()
