@@ -33,7 +33,7 @@ class Batches:
         drop_last: bool,
         per_epoch: bool,
         *,
-        length: Callable[[], int | None] = lambda: None,
+        length: Callable[[int, bool], int | None] = lambda size, drop_last: None,
         shuffle_buffer: int = 0,
         seed: int = 0,
         prefetch: int = 0,
@@ -42,7 +42,7 @@ class Batches:
             if value < 0:
                 raise ValueError(f"{name} is {value}; give 0 for none, or more")
         self._pass = lambda: passes(size, chosen(columns, label), shapes, drop_last, per_epoch)
-        self._length = length
+        self._length = lambda: length(size, drop_last) if per_epoch else None
         self._size = size
         self._columns = columns
         self._label = label

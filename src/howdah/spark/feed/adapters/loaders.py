@@ -60,7 +60,7 @@ class Loaders:
             shapes,
             drop_last,
             per_epoch,
-            length=lambda: self.length(size, drop_last) if per_epoch else None,
+            length=self.length,
         )
 
     def torch_loader(
@@ -108,7 +108,7 @@ class Loaders:
             shapes,
             drop_last,
             per_epoch,
-            length=lambda: self.length(size, drop_last) if per_epoch else None,
+            length=self.length,
             shuffle_buffer=shuffle_buffer,
             seed=seed,
             collate=collate,
@@ -154,7 +154,7 @@ class Loaders:
             shapes,
             drop_last,
             per_epoch,
-            length=lambda: self.length(size, drop_last) if per_epoch else None,
+            length=self.length,
             sharding=sharding,
             shuffle_buffer=shuffle_buffer,
             seed=seed,

@@ -25,7 +25,7 @@ def dataset(
     drop_last: bool,
     per_epoch: bool,
     *,
-    length: Callable[[], int | None] = lambda: None,
+    length: Callable[[int, bool], int | None] = lambda size, drop_last: None,
 ) -> Any:
     """See `howdah.spark.feed.adapters.loaders.Loaders.tf_dataset`. Waits for the first rows, whose shapes it needs.
 
@@ -86,7 +86,7 @@ def dataset(
     made = made.with_options(options)
 
     def cardinality() -> Any:
-        found = length()
+        found = length(size, drop_last) if per_epoch else None
         return tf.constant(tf.data.UNKNOWN_CARDINALITY if found is None else found, tf.int64)
 
     # Keras asks once for each fit. tf.data's own assert_cardinality is said once, and makes an error
