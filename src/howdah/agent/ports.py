@@ -262,9 +262,7 @@ def _in_random_order(ranges: Sequence[range], chance: random.Random) -> Iterator
 def ephemeral_range() -> tuple[int, int]:
     """Where the kernel takes the ports of outgoing connections from."""
     try:
-        low, high = (
-            Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()
-        )
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("utf-8").split()
         return int(low), int(high)
     except (OSError, ValueError):
         return 49152, 65535  # IANA's range; macOS uses it

@@ -110,7 +110,7 @@ def _machine() -> Iterator[DoctorFinding]:
 def _memory() -> tuple[int, int] | None:
     """Bytes of memory, and of them available."""
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+        lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
     except OSError:
         return None
     sizes = {
@@ -188,7 +188,7 @@ def _ports() -> Iterator[DoctorFinding]:
     text = f"{first}-{last}"
     try:
         low, high = map(
-            int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="utf-8").split()
+            int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text("utf-8").split()
         )
     except OSError:
         low, high = 0, -1

@@ -111,7 +111,7 @@ def _repository(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> GitIgnoreSpec | None:
     try:
-        text = path.read_text(encoding="utf-8", errors="surrogateescape")
+        text = path.read_text("utf-8", "surrogateescape")
     except (FileNotFoundError, IsADirectoryError):
         return None
     except OSError as error:

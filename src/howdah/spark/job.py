@@ -98,7 +98,7 @@ class ClusterJob:
 
 def secret(directory: JobDirectory, name: str) -> str:
     """One of the job's PEM files."""
-    return Path(directory.secrets, name).read_text(encoding="utf-8")
+    return Path(directory.secrets, name).read_text("utf-8")
 
 
 def _roles(

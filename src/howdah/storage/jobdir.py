@@ -239,7 +239,7 @@ class JobDirectory:
         from howdah.wire import authority
 
         try:
-            return (self.secrets / authority.TOKEN_FILE).read_text().strip()
+            return (self.secrets / authority.TOKEN_FILE).read_text("utf-8").strip()
         except OSError as error:
             self.meta()  # says so where the whole directory is gone
             raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error

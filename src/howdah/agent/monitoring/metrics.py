@@ -159,7 +159,10 @@ class OomWatch:
 def _own_file() -> Path | None:
     try:
         cgroups, mounts = (Path("/proc/self", name) for name in ("cgroup", "mountinfo"))
-        return oom_counter_file(cgroups.read_text(), mounts.read_text(errors="surrogateescape"))
+        return oom_counter_file(
+            cgroups.read_text("utf-8", "surrogateescape"),
+            mounts.read_text("utf-8", "surrogateescape"),
+        )
     except OSError:
         return None
 
@@ -168,7 +171,7 @@ def _count(file: Path | None) -> int:
     if file is None:
         return 0
     try:
-        for line in file.read_text().splitlines():
+        for line in file.read_text("utf-8").splitlines():
             name, _, value = line.partition(" ")
             if name == "oom_kill":
                 return int(value)

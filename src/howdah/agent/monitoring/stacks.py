@@ -206,9 +206,7 @@ def kernel_view(pid: int) -> str:
     parts: list[str] = []
     for name in ("status", "wchan", "stack"):
         try:
-            content = (
-                Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8", errors="replace").strip()
-            )
+            content = Path(f"/proc/{pid}/{name}").read_text("utf-8", "replace").strip()
         except OSError:
             continue
         if name == "status":

@@ -89,7 +89,7 @@ def _memory_mb() -> int:
     """This machine's memory, or what the control group we are in leaves of it."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="utf-8"))
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text("utf-8"))
     except (OSError, ValueError):  # "max", or no such group
         limit = physical
     return min(physical, limit) >> 20

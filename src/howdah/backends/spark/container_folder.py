@@ -107,9 +107,9 @@ def complete_launch(
 def sees_job_dir(config: ContainerConfig) -> bool:
     """Whether the job directory is a folder of this host, for this user."""
     try:
-        return Path(config.job_dir, NONCE).read_text(
-            encoding="utf-8"
-        ) == config.nonce and os.access(config.job_dir, os.W_OK)
+        return Path(config.job_dir, NONCE).read_text("utf-8") == config.nonce and os.access(
+            config.job_dir, os.W_OK
+        )
     except (OSError, ValueError):
         return False
 

@@ -102,9 +102,9 @@ def chiefs_environment() -> dict:
     folder.mkdir(mode=0o700, exist_ok=True)
     slots = mpi_remote.slots()
     hostfile = folder / "hostfile"
-    hostfile.write_text("".join(f"{node} slots={n}\n" for node, n in slots.items()))
+    hostfile.write_text("".join(f"{node} slots={n}\n" for node, n in slots.items()), "utf-8")
     machines = folder / "machinefile"  # Hydra's own form
-    machines.write_text("".join(f"{node}:{n}\n" for node, n in slots.items()))
+    machines.write_text("".join(f"{node}:{n}\n" for node, n in slots.items()), "utf-8")
     remote = program(folder / "remote", "mpi_remote.py")
     for name in ("mpirun", "mpiexec"):
         program(folder / name, "mpi_run.py", name)
@@ -140,7 +140,7 @@ def program(path: Path, helper: str, *arguments: str) -> str:
     """A program of that path that runs a helper with this interpreter."""
     words = (sys.executable, Path(__file__).with_name(helper), *arguments)
     quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)
-    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', encoding="utf-8")
+    path.write_text(f'#!/bin/sh\nexec {quoted} "$@"\n', "utf-8")
     path.chmod(0o700)
     return str(path)
 
@@ -175,14 +175,12 @@ def alone(argv: list) -> int:
 def loaded(pid: int) -> str:
     """The MPI library of a process, or of one that it started, where no mpirun started that; or ""."""
     try:
-        found = LIBRARY.search(
-            Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
-        )
+        found = LIBRARY.search(Path(f"/proc/{pid}/maps").read_text("utf-8", "replace"))
         if found:
             given = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             return "" if any(v.startswith(STARTED_BY_MPIRUN) for v in given) else found.group()
         for thread in Path(f"/proc/{pid}/task").iterdir():
-            for other in (thread / "children").read_text().split():
+            for other in (thread / "children").read_text("utf-8").split():
                 library = loaded(int(other))
                 if library:
                     return library

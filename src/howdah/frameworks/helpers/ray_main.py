@@ -112,7 +112,7 @@ def run(argv: list, agent_port: str, dashboard: Any = None) -> int:
     while child.poll() is None and not ending.wait(0.2):
         told = told or tell_port(child.pid, agent_port)
         if dashboard is not None and answers(dashboard):
-            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).read_text(encoding="utf-8")
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).read_text("utf-8")
             task.announce_web("Ray", dashboard, locked=True, viewable=False, secret=token)
             dashboard = None
     if child.poll() is None:
@@ -143,12 +143,8 @@ def tell_port(parent: int, port: str) -> bool:
     """
     try:
         for thread in Path(f"/proc/{parent}/task").iterdir():
-            for child in (thread / "children").read_text().split():
-                words = (
-                    Path(f"/proc/{child}/cmdline")
-                    .read_text(encoding="utf-8", errors="replace")
-                    .split("\0")
-                )
+            for child in (thread / "children").read_text("utf-8").split():
+                words = Path(f"/proc/{child}/cmdline").read_text("utf-8", "replace").split("\0")
                 if words[0].endswith("/raylet"):
                     options = {}
                     for word in words:
@@ -165,7 +161,7 @@ def tell_port(parent: int, port: str) -> bool:
 def write_once(path: Path, text: str) -> None:
     """Write a file that is there completely or not at all; one that is there stays."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    temporary.write_text(text)
+    temporary.write_text(text, "utf-8")
     with contextlib.suppress(FileExistsError):
         os.link(str(temporary), str(path))
     temporary.unlink()
