@@ -51,7 +51,8 @@ def main(folder: Path) -> None:
         signal.signal(number, signal.SIG_IGN)
     everybody = Lock(users(folder))
     everybody.take()
-    # After an orderly end there is nothing left to do.
+    if not everybody.is_current():
+        return  # an orderly end: in that folder may be the next cluster by now
     daemons.kill_marked(folder)
     shutil.rmtree(folder, ignore_errors=True)
     entrance = Lock(door(folder))

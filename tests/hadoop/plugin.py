@@ -20,7 +20,7 @@ import pytest
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.options import Gpus, Options
-from tests.hadoop.shared import Use
+from tests.hadoop.shared import Use, mend
 
 MakeCluster = Callable[..., Cluster]
 """``make(**options)`` with the fields of `Options`: a running cluster of the caller's own."""
@@ -46,6 +46,7 @@ def hadoop() -> Iterator[Cluster]:
     It ends with the last module that uses it at the time: idle, it takes a tenth of a core.
     """
     use = _use(_folder(_run()), Options())
+    mend(use.cluster)
     yield use.cluster
     use.end()
 

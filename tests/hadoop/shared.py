@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
-from tests.hadoop import guard
+from tests.hadoop import daemons, guard
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.locks import Lock, take_current
 from tests.hadoop.options import Options
@@ -46,3 +47,24 @@ class Use:
         finally:
             self._users.close()
             self._door.close()
+
+
+def mend(cluster: Cluster) -> None:
+    """Start what has died of a shared cluster: one test's fault is not to fail all that come later.
+
+    Raises ClusterError if it cannot be started.
+    """
+    site = cluster.site
+    if all(cluster.is_running(each.name) for each in site.daemons):
+        return
+    door = take_current(guard.door(cluster.folder))
+    try:
+        dead = [each for each in site.daemons if not cluster.is_running(each.name)]
+        for daemon in dead:
+            story = daemons.last_lines(site, daemon)
+            warnings.warn(f"{daemon.name} was dead; its log ends with:\n{story}", stacklevel=2)
+            cluster.start(daemon.name)
+        if dead:
+            cluster.wait_ready()
+    finally:
+        door.close()

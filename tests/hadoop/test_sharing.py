@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.hadoop import daemons
@@ -82,6 +83,29 @@ def test_a_cluster_outlives_a_killed_user_while_there_is_another_and_not_longer(
             assert len(daemons.marked(folder)) == 4
             second.send_signal(signal.SIGKILL)
     wait("the end of everything", lambda: _nothing_left(folder))
+
+
+def test_the_guard_of_a_cluster_that_ended_in_order_leaves_the_next_one_alone(folder: Path) -> None:
+    with _user(folder) as first:
+        assert _line(first).startswith("up ")
+        guard = _guard(folder)
+        guard.suspend()
+        first.communicate()
+    with _user(folder) as second:
+        assert _line(second).startswith("up ")
+        guard.resume()
+        guard.wait(60)
+        assert len(daemons.marked(folder)) == 4
+        assert users(folder).exists() and door(folder).exists()
+        second.communicate()
+    wait("the end of everything", lambda: _nothing_left(folder))
+
+
+def _guard(folder: Path) -> psutil.Process:
+    command = ["-m", "tests.hadoop.guard", str(folder)]
+    all_now = psutil.process_iter(["cmdline"])
+    (found,) = (each for each in all_now if (each.info["cmdline"] or [])[-3:] == command)
+    return found
 
 
 def test_a_user_killed_while_the_cluster_starts_leaves_nothing(folder: Path) -> None:

@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
+from tests.cli.howdah import howdah
 from tests.yarn.runner import Yarn, YarnJob, until
 
 STEPS = """
@@ -105,6 +106,7 @@ def test_a_killed_program_is_charged_and_started_again_in_its_container(yarn: Ya
     assert job.wait().outcome == "succeeded"
 
 
+@pytest.mark.usefixtures("most_of_the_cluster")
 def test_two_gangs_on_a_cluster_for_one_both_finish(yarn: Yarn) -> None:
     text = """
 command = "sleep 1"
@@ -119,11 +121,32 @@ memory = "2500m"
     assert [job.wait(150.0).outcome for job in jobs] == ["succeeded", "succeeded"]
 
 
+def test_logs_say_what_a_node_that_does_not_answer_has_kept_back(yarn: Yarn) -> None:
+    job = steps(yarn, instances=1)
+    job.until(lambda view: view.tasks[0].log_size, "it has printed")
+    agent = job.agent("worker:0")
+    os.kill(agent.pid, signal.SIGSTOP)
+    try:
+        asked = [
+            howdah("logs", job.job_id, *more) for more in ((), ("--attempt", "1", "--tail", "1"))
+        ]
+    finally:
+        os.kill(agent.pid, signal.SIGCONT)
+    for logs in asked:
+        assert "has written nothing" not in logs.told
+        assert "try again. Left out, at least in part: worker:0 attempt 1" in logs.told
+    again = howdah("logs", job.job_id, "--tail", "1")
+    assert (len(again.out), again.told) == (1, "")
+    stop(yarn)
+    assert job.wait().outcome == "succeeded"
+
+
 def test_what_is_larger_than_the_cluster_is_refused_with_what_fits(yarn: Yarn) -> None:
     with pytest.raises(BackendError, match=r"at most: roles\.worker\.instances = \d+"):
         yarn.submit('command = "true"\n[roles.worker]\ninstances = 40\nmemory = "1g"\n')
 
 
+@pytest.mark.usefixtures("most_of_the_cluster")
 def test_a_gang_that_others_leave_no_place_for_times_out_in_words(yarn: Yarn) -> None:
     holder = steps(yarn, instances=4, memory="2500m")
     holder.running()

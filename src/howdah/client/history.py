@@ -19,16 +19,18 @@ from typing import NamedTuple
 from howdah.backends.base import BackendError, Running
 from howdah.client.following import offline_job
 from howdah.client.following.log_lines import FollowerPosition, Lines, LogBlock, LogId, TimedLines
-from howdah.client.following.remote import Remote
+from howdah.client.following.remote import ANSWER_S, Remote
 from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
 from howdah.storage import legacy_names, logs
 from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
+from howdah.wire.status import JobView
 
 NO_RECORDS = 2**62
 """A record number no job reaches: for followers that want no records."""
 QUIET_S = 1.5
-"""Logs that have not come as far as they were said to within this, after the last news, will not."""
+"""Logs that have not come as far as they were said to within this, after the last news from a coordinator
+that was reached, will not."""
 MERGED_BYTES = 64 * 1024 * 1024
 """Read at a time of all logs that are merged."""
 WINDOW = 256 * 1024
@@ -52,6 +54,8 @@ class History:
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._directory = remote.directory
+        self._silent: set[LogId] = set()
+        """Logs whose newest bytes were asked for and did not come."""
 
     async def records(self, after: int) -> list[RecordUpdate]:
         """The event log after that record."""
@@ -140,6 +144,12 @@ class History:
                 yield block
         if problem is not None and lacking and note is not None:
             note(f"{problem}. Left out: {_in_words(lacking)}")
+        silent = {each for each in self._silent if attempt in (None, each.attempt)}
+        if silent and note is not None:
+            note(
+                "not all that was written has come from where the task runs; try again. "
+                f"Left out, at least in part: {_in_words(silent)}"
+            )
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -190,15 +200,18 @@ class History:
         position.offsets |= offsets
         updates = self._remote.follow(position, tasks=[stream.task for stream in missing])
         clock = asyncio.get_running_loop().time
-        left_s = QUIET_S
+        left_s = ANSWER_S  # until the coordinator is reached
+        met = False
         while missing:
             began = clock()  # what the reader takes for a line is its own affair
             try:
                 async with asyncio.timeout(left_s):
                     update = await anext(updates)
             except (TimeoutError, StopAsyncIteration):
-                return
+                break
             left_s -= clock() - began
+            if not met and isinstance(update, (JobView, LogUpdate)):
+                met, left_s = True, QUIET_S
             if isinstance(update, LogUpdate):
                 stream = LogId(update.task, update.attempt)
                 # News of others does not count: what was lost with its agent would be waited for as long
@@ -209,6 +222,7 @@ class History:
                     missing.discard(stream)
                 if stream in sizes:  # earlier attempts are in the directory
                     yield update
+        self._silent |= missing
 
     async def _live_tails(self, sizes: dict[LogId, int], count: int) -> dict[LogId, int]:
         offsets = {stream: max(size - WINDOW, 0) for stream, size in sizes.items()}

@@ -128,7 +128,7 @@ def command(
             show(block)
 
     leaving.run(tell())
-    if empty and since is None and tail != 0 and not as_json:
+    if empty and not notes and since is None and tail != 0 and not as_json:
         what = ", ".join(map(str, tasks)) if tasks else handle.job_id
         which = "" if attempt is None else f"attempt {attempt} of "
         echo(f"howdah: {which}{what} has written nothing", err=True)
