@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -35,12 +38,29 @@ def two(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     )
 
 
+class _Ill(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_error(503)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@contextmanager
+def ill(host: str, port: int) -> Iterator[None]:
+    """A server there that answers each request with 503, as one does that starts or is overwhelmed."""
+    with ThreadingHTTPServer((host, port), _Ill) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield
+        server.shutdown()
+
+
 @pytest.mark.timeout(300)
 def test_a_program_reads_an_encryption_zone_whichever_key_server_is_dead(
     two: Cluster, tmp_path: Path
 ) -> None:
-    """Of two Key Management Servers the first one is dead when a job is submitted, and the other one, which has given the
-    job its token, dies while it runs: its program reads an encryption zone before and after."""
+    """Of two Key Management Servers the first one answers 503 when a job is submitted and then is dead, and the other
+    one, which has given the job its token, dies while it runs: its program reads an encryption zone before and after."""
     admin = Person.with_ticket(two, tmp_path / "admin", "hdfs")
 
     def hadoop(main: str, *words: str) -> None:
@@ -69,7 +89,8 @@ def test_a_program_reads_an_encryption_zone_whichever_key_server_is_dead(
     go = tmp_path / "go"
     command = f"{reads} && echo; while [ ! -e {go} ]; do sleep 0.2; done; {reads} && echo"
     alice.write(job=JOB.format(command=json.dumps(command)))
-    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    with ill(two.site.kms_host(1), two.site.kms_port):
+        done = alice.howdah("submit", "--backend", "yarn", "job.toml")
     assert done.returncode == 0, done.stderr
     assert "encryption zones" not in done.stderr
 

@@ -10,11 +10,12 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from howdah.wire.status import JobView
-from tests.cli.howdah import howdah, start
+from tests.cli.howdah import howdah, job_file, start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
@@ -198,6 +199,20 @@ def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
     assert "from step 0" in howdah("logs", job.job_id, "--attempt", "1").text
     saves_on(job)
     assert finish(yarn, job, generation=2).incarnation == 1
+
+
+def test_a_submission_without_any_name_node_is_given_up_once_and_leaves_nothing(
+    yarn: Yarn, tmp_path: Path
+) -> None:
+    for name in ("namenode", "namenode2"):
+        yarn.cluster.kill(name)
+    run = howdah("run", "--backend", "yarn", str(job_file(tmp_path, "pass")), code=3)
+    assert "The job was not submitted" in run.told
+    assert "no active NameNode" in run.told
+    make_whole(yarn.cluster)
+    states = {each["state"] for each in yarn.cluster.applications()}
+    assert states <= {"FINISHED", "FAILED", "KILLED"}
+    assert howdah("list").out == []
 
 
 def test_both_resource_managers_are_away_for_a_while(yarn: Yarn) -> None:

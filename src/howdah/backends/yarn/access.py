@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ANSWER_S = 20.0
 """A client does not wait longer for a cluster's answer. A fail-over of the ResourceManager takes
 some seconds."""
+POLICY = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S, max_delay_s=1.0)
 
 T = TypeVar("T")
 
@@ -83,8 +84,7 @@ class Access:
         """The ResourceManager's client; its calls are for `call`."""
         with self._lock:
             if self._manager is None:
-                policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S, max_delay_s=1.0)
-                self._manager = ResourceManager(self.configuration, self.login, retry=policy)
+                self._manager = ResourceManager(self.configuration, self.login, retry=POLICY)
             return self._manager
 
     def hdfs(self, url: str) -> Hdfs:

@@ -37,7 +37,7 @@ def tokens(request: TokenRequest, providers: Iterable[str]) -> dict[str, Token]:
 
     Raises:
         ConfigurationError: one is written wrongly.
-        ConnectFailed: none of its servers answers.
+        ConnectFailed: none of its servers answers, or none is well.
         AuthenticationError: it does not accept who we are.
     """
     has = {token.service for token in request.login.credentials.of_kind(KIND)}
@@ -102,7 +102,9 @@ def _get(url: str, request: TokenRequest) -> Token:
     except failures.HTTPError as error:
         with error:
             said = error.read(1000).decode(errors="replace")
-        raise AuthenticationError(f"the KMS {url} answers {error.code}: {said}") from error
+        # What ails one server another one may not have; a refusal is everyone's.
+        kind = ConnectFailed if error.code >= 500 else AuthenticationError
+        raise kind(f"the KMS {url} answers {error.code}: {said}") from error
     except OSError as error:
         raise ConnectFailed(f"the KMS {url} can't be reached: {error}") from error
     except (ValueError, LookupError, TypeError) as error:

@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled, role_resources
 from howdah.backends.yarn import launch_context, secretfile, token_providers
-from howdah.backends.yarn.access import Access, shared, use_keytab
+from howdah.backends.yarn.access import POLICY, Access, shared, use_keytab
 from howdah.backends.yarn.client import application, checks, cluster_report, staging
 from howdah.backends.yarn.client.cluster import YarnCluster, listed
 from howdah.backends.yarn.local_resources import (
@@ -57,7 +57,11 @@ from howdah.spec.model import Job
 from howdah.storage.copies.mirror import Mirror
 from howdah.storage.files import write_atomically
 from howdah.storage.hdfs import split
+from howdah.storage.hdfs.errors import NoNameNode
 from howdah.storage.jobdir import JobDirectory, base_folder
+
+if TYPE_CHECKING:
+    from howdah.storage.hdfs.files import Hdfs
 
 ACCEPTED_S = 60.0
 """The ResourceManager takes a job in within this, or has lost it."""
@@ -198,7 +202,11 @@ class YarnSubmission:
             wait(beside)  # what they made after the removal would stay
             if self._packing is not None:
                 self._packing.wait()  # a command that ends meanwhile leaves half an archive
-            self._take_back(reached, url, [token for _, token in tokens], handed_over)
+            # For HDFS that has not answered all the time nobody waits as long again.
+            ended = [each for each in beside if not each.cancelled()]
+            away = any(isinstance(each.exception(), NoNameNode) for each in ended)
+            files = hdfs.patient(0.0) if away else hdfs
+            self._take_back(reached, files, url, [token for _, token in tokens], handed_over)
             if isinstance(error, (PackingError, OSError)):
                 raise BackendError(f"The job was not submitted: {error}") from error
             raise
@@ -395,7 +403,7 @@ class YarnSubmission:
     # -- taking back ---------------------------------------------------------------------------
 
     def _take_back(
-        self, reached: _Reached, url: str, tokens: list[Token], handed_over: bool
+        self, reached: _Reached, files: Hdfs, url: str, tokens: list[Token], handed_over: bool
     ) -> None:
         """Leave nothing of the job there."""
         access = reached.access
@@ -404,7 +412,7 @@ class YarnSubmission:
                 why = "its submission was taken back"
                 access.call(access.manager.kill_application(reached.application, why))
         with contextlib.suppress(OSError):
-            access.hdfs(url).remove(url, recursive=True)
+            files.remove(url, recursive=True)
         for token in tokens:
             with contextlib.suppress(HadoopError, BackendError):
                 access.call(_cancel(access.configuration, access.login, token))
@@ -455,26 +463,27 @@ def _refuse_encryption_zones(access: Access, places: Mapping[str, str]) -> None:
 
 
 async def _zone(configuration: Configuration, login: Login, url: str, path: str) -> str | None:
-    async with NameNode(configuration, login, url=url) as name_node:
+    async with NameNode(configuration, login, url=url, retry=POLICY) as name_node:
         return await name_node.encryption_zone(path)
 
 
 async def _key_provider(configuration: Configuration, login: Login, url: str) -> str:
-    async with NameNode(configuration, login, url=url) as name_node:
+    async with NameNode(configuration, login, url=url, retry=POLICY) as name_node:
         return kms.provider(configuration, await name_node.key_provider())
 
 
 async def _mint(configuration: Configuration, login: Login, url: str, renewer: str) -> Token:
-    async with NameNode(configuration, login, url=url) as name_node:
+    async with NameNode(configuration, login, url=url, retry=POLICY) as name_node:
         return await name_node.delegation_token(renewer)
 
 
 async def _cancel(configuration: Configuration, login: Login, token: Token) -> None:
     if token.kind == RM_TOKEN:
-        async with ResourceManager(configuration, login) as manager:
+        async with ResourceManager(configuration, login, retry=POLICY) as manager:
             await manager.cancel_token(token)
         return
-    async with NameNode(configuration, login, url=renewal.url(token.service)) as name_node:
+    url = renewal.url(token.service)
+    async with NameNode(configuration, login, url=url, retry=POLICY) as name_node:
         await name_node.cancel_token(token)
 
 
