@@ -32,7 +32,8 @@ You name a job by its id, by its name, or by enough of the beginning of its id. 
 the one that still runs. If none of them runs, a whole name stands for its newest job, and a beginning is refused.
 
 Howdah looks for job directories in `$HOWDAH_HOME/jobs` or, without that variable, in `~/.howdah/jobs`. `--store` names
-another place. `NO_COLOR` switches colours off and `FORCE_COLOR` switches them on, whatever the output is.
+another place. If that is an `hdfs://` URL, names and beginnings of ids mean your jobs there, whichever machine submitted
+them. `NO_COLOR` switches colours off and `FORCE_COLOR` switches them on, whatever the output is.
 
 What a job's tasks print goes to standard output, and so does the result of a command (a summary, a table, JSON).
 Howdah's own messages and errors go to standard error.

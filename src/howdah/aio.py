@@ -14,8 +14,7 @@ from howdah.client import api
 from howdah.client.accounting import Usage
 from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import AsyncJobHandle, Callbacks
-from howdah.client.lookup.find import base, find
-from howdah.client.lookup.listing import views
+from howdah.client.lookup.find import find
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.submit import submit as submit_loaded
 from howdah.client.sweep import Trial
@@ -101,7 +100,7 @@ async def connect(job_id: str, *, store: str | None = None) -> AsyncJobHandle:
 
 async def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
     """Status documents of this user's jobs, newest first: see `howdah.jobs`."""
-    return await views(base(store), limit=limit)
+    return await api.newest(limit, store)
 
 
 async def history(

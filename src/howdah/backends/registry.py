@@ -152,8 +152,8 @@ def site(name: str, directory: JobDirectory) -> Site:
 
 
 def find(wanted: str, store: str | None) -> JobDirectory | None:
-    """A job that another machine has submitted, by its id, the beginning of that, or what a cluster
-    calls it; with a directory here from now on. None if no backend knows it.
+    """A job that another machine has submitted, by its id or name, the beginning of its id, or what a
+    cluster calls it; with a directory here from now on. None if no backend knows it.
 
     Raises:
         NoSuchJob: a backend knows that there is none, or several.
@@ -193,13 +193,13 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     return importlib.import_module(parts.elsewhere).jobs(store, limit)
 
 
-def own_jobs_at(url: str) -> list[JobDirectory]:
-    """The user's own jobs below that URL, each with a directory here.
+def own_jobs_at(url: str, limit: int = sys.maxsize) -> list[JobDirectory]:
+    """The user's own newest jobs below that URL, each with a directory here.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
-    return _cluster_jobs().jobs(url, sys.maxsize)
+    return _cluster_jobs().jobs(url, limit)
 
 
 def cluster_store(url: str) -> Any:

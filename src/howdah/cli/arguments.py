@@ -283,12 +283,13 @@ def _jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 
 def _tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Roles and tasks of the job that begin so."""
+    from howdah.backends.base import BackendError
     from howdah.client.errors import HowdahError
     from howdah.storage.jobdir import StorageError
 
     try:
         found = handle_of(ctx.params.get("job_id"), ctx.params.get("store")).all_tasks()
-    except (HowdahError, StorageError, OSError):
+    except (HowdahError, BackendError, StorageError, OSError):
         return []
     named = dict.fromkeys([*(task.role for task in found), *map(str, found)])
     return [name for name in named if name.startswith(incomplete)]

@@ -171,17 +171,33 @@ def connect(job_id: str, *, store: str | None = None) -> JobHandle:
 
     Args:
         job_id: its id or name, enough of the beginning, or ``@last``; on YARN also the application's.
-        store: base folder of job directories, where it is not the usual one.
+        store: base folder (or hdfs:// URL) of job directories, where it is not the usual one.
 
     Raises:
         NoSuchJob: none or several have this id.
+        BackendError: ``store`` is a URL, and the cluster there cannot be asked.
     """
     return JobHandle(find(job_id, store))
 
 
 def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
-    """Status documents of this user's jobs, newest first, at most ``limit``."""
-    return Background.call(views(base(store), limit=limit))
+    """Status documents of this user's jobs, newest first, at most ``limit``.
+
+    Args:
+        limit: of all, by default.
+        store: as of `connect`.
+
+    Raises:
+        BackendError: ``store`` is a URL, and the cluster there cannot be asked.
+    """
+    return Background.call(newest(limit, store))
+
+
+async def newest(limit: int | None, store: str | None) -> list[JobView]:
+    only = await asyncio.to_thread(ids_at, store)
+    if only is None:
+        return await views(base(store), limit=limit)
+    return [view for view in await views(base(store)) if view.job_id in only][:limit]
 
 
 def history(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import howdah.aio
 from howdah.backends.yarn.access import Access
 from howdah.cli.main import main
 from howdah.spec.model import Role
@@ -132,3 +134,65 @@ def test_jobs_below_an_url_are_listed_and_removed_and_no_others(
     assert main([*prune, "--older-than", "0s", "--yes"]) == 0
     assert list(there.iterdir()) == []
     assert [each.job_id for each in list_jobs(base_folder())] == [here.job_id]
+
+
+def test_a_name_means_a_job_below_the_url_and_none_of_this_machine(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old, new = make_trained(), make_trained()
+    move(hdfs)
+    forget(home)
+    here = JobDirectory(base_folder() / make_alone())
+    twin = JobDirectory(base_folder() / make_trained())
+    twin.path.rename(twin.path.with_name("trained-20261126-000000-k3f9"))
+
+    def told(*arguments: str, code: int = 0) -> str:
+        assert main([*arguments, "--store", STORE]) == code
+        said = capsys.readouterr()
+        return said.out + said.err
+
+    for called in ("trained", "Trained", "@last", new, "trained-20261125-000001"):
+        assert new in told("status", called)
+    assert new in told("status")
+    assert old in told("status", old)
+    for called in ("alone", "alone-2026"):
+        assert f"There is no job {called!r} in {STORE}" in told("rm", called, code=2)
+    assert f"{new} removed" in told("rm", "trained")
+    assert f"{old} removed" in told("rm", "trained")
+    assert f"{STORE} has no jobs yet" in told("status", code=2)
+    assert "There is no job 'trained'" in told("rm", "trained", code=2)
+    assert {each.job_id for each in list_jobs(base_folder())} == {
+        here.job_id,
+        "trained-20261126-000000-k3f9",
+    }
+
+
+def test_several_jobs_below_an_url_are_named_where_one_is_wanted(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = [make_trained(), make_trained()]
+    move(hdfs)
+    forget(home)
+    assert main(["rm", "train", "--store", STORE]) == 2
+    told = capsys.readouterr().err
+    assert "'train' is the name or the beginning of 2 job ids" in told
+    assert all(job_id in told for job_id in made)
+    assert len(list((hdfs.folder / "howdah" / "ada").iterdir())) == 2
+
+
+def test_programs_are_given_the_jobs_below_an_url_alone(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+) -> None:
+    old, new = make_trained(), make_trained()
+    move(hdfs)
+    forget(home)
+    make_alone()
+    assert [view.job_id for view in howdah.jobs(store=STORE)] == [new, old]
+    assert [view.job_id for view in howdah.jobs(store=STORE, limit=1)] == [new]
+    assert [view.job_id for view in asyncio.run(howdah.aio.jobs(store=STORE))] == [new, old]
+    assert howdah.connect("@last", store=STORE).job_id == new

@@ -46,11 +46,12 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
     have. Of ended jobs that all have the whole name, the newest is meant.
 
     One that another machine has submitted gets a directory here. The cluster is only asked when
-    this machine knows of none.
+    this machine knows of none; where the store is a URL, what is there answers, and not this machine.
 
     Raises:
         NoSuchJob: none or several; the text says which there are.
         OnlyOwners: it is another user's, and closed to us.
+        BackendError: the store is a URL, and the cluster there cannot be asked.
     """
     try:
         return _one(wanted, store)
@@ -72,6 +73,13 @@ def _one(wanted: str, store: str | None = None) -> JobDirectory:
         found = registry.find(wanted, store)
         if found is not None:
             return found
+    if _is_elsewhere(store):
+        found = registry.find(wanted, store)
+        if found is None:
+            raise NoSuchJob(
+                f"There is no job {wanted!r} in {store}; `howdah list --store {store}` shows all"
+            )
+        return found
     try:
         return jobdir.find(base(store), wanted)
     except NoSuchJob as error:
@@ -93,13 +101,19 @@ def last(store: str | None = None) -> JobDirectory:
 
     Raises:
         NoSuchJob: there are none yet.
+        BackendError: the store is a URL, and the cluster there cannot be asked.
     """
-    from howdah.client.lookup.listing import newest
+    from howdah.client.lookup.listing import SAME_SECOND, newest
 
-    folder = base(store)
-    directory = newest(folder)
+    if store is not None and _is_elsewhere(store):
+        place = store
+        there = registry.own_jobs_at(store, SAME_SECOND)
+        directory = max(there, key=JobDirectory.submitted, default=None)
+    else:
+        place = base(store)
+        directory = newest(place)
     if directory is None:
-        raise NoSuchJob(f"{folder} has no jobs yet; 'howdah run' makes one")
+        raise NoSuchJob(f"{place} has no jobs yet; 'howdah run' makes one")
     return directory
 
 

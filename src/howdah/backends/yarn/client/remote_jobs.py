@@ -21,7 +21,15 @@ from howdah.storage import jobdir, layout
 from howdah.storage.copies import local_copy
 from howdah.storage.copies.mirror import Mirror
 from howdah.storage.hdfs.errors import NoPermission, NotFound
-from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
+from howdah.storage.jobdir import (
+    JobDirectory,
+    NoSuchJob,
+    base_folder,
+    is_called,
+    list_jobs,
+    name_of,
+    order,
+)
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
 """One of them is set where there is a cluster to look at."""
@@ -31,33 +39,34 @@ _APPLICATION = re.compile(r"application_\d+_\d+")
 def find(
     wanted: str, store: str | None, env: Mapping[str, str] = os.environ
 ) -> JobDirectory | None:
-    """The job of that application id, job id or beginning of one; None if that is none of ours.
+    """The job of that application id, job id, name or beginning of a job id; None if that is none of ours.
 
     It gets a directory here, a copy of what is on HDFS, unless it has one.
 
     Raises:
-        NoSuchJob: the cluster has none, or several.
+        NoSuchJob: the cluster has none, or several (`NoSuchJob.several`).
         BackendError: the cluster cannot be asked.
     """
     if _APPLICATION.fullmatch(wanted):
         known = _known(wanted)
         return known or _by_application(shared(None, env), wanted, store)
-    if not any(env.get(name) for name in VARIABLES):
+    is_url = store is not None and "://" in store.removeprefix("file://")
+    if not is_url and not any(env.get(name) for name in VARIABLES):
         return None
     access = shared(None, env)
     base = staging.base_url(store, access.configuration, access.user)
-    found = [job_id for job_id in _job_ids(access, base) if job_id.startswith(wanted)]
+    ids = _job_ids(access, base)
+    found = [each for each in ids if each.startswith(wanted) or is_called(each, wanted)]
     if wanted in found:
         found = [wanted]
     if len(found) > 1:
-        some = ", ".join(found[:3])
-        raise NoSuchJob(
-            f"{wanted!r} is the beginning of {len(found)} job ids in {base} ({some}, …); give more "
-            "of the one you mean"
-        )
+        several = _adopted(access, base, found)
+        if len(several) > 1:
+            raise jobdir.ambiguous(wanted, several)
+        found = [each.job_id for each in several] or found[:1]
     if found:
         return adopt(access, f"{base}/{found[0]}")
-    return _of_others(access, wanted, store)
+    return None if name_of(wanted) == wanted else _of_others(access, wanted, store)
 
 
 def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
@@ -78,8 +87,15 @@ def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> 
     """
     access = shared(None, env)
     base = staging.base_url(store, access.configuration, access.user)
+    return _adopted(access, base, _job_ids(access, base), limit)
+
+
+def _adopted(
+    access: Access, base: str, job_ids: list[str], limit: int | None = None
+) -> list[JobDirectory]:
+    """The newest of those jobs in that folder, newest first, each with a directory here."""
     found: list[JobDirectory] = []
-    for job_id in sorted(_job_ids(access, base), key=order, reverse=True)[:limit]:
+    for job_id in sorted(job_ids, key=order, reverse=True)[:limit]:
         with contextlib.suppress(NoSuchJob, BackendError):  # being removed, or being made
             found.append(adopt(access, f"{base}/{job_id}"))
     return found
