@@ -8,10 +8,11 @@ with other options, make their own: a cluster takes some 6 s (three times that o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
+from tests.hadoop.locks import Lock
 from tests.hadoop.options import Gpus, Options
 from tests.hadoop.shared import Use, mend
 
@@ -37,6 +39,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         uses = _FIXTURES.intersection(getattr(item, "fixturenames", ()))
         if uses and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # a test's time begins when it is its turn
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let tests that take most of the shared cluster have it for themselves.
+
+    Together they, or they and others, would wait for each other's memory for longer than any of them does.
+    """
+    if "hadoop" not in getattr(item, "fixturenames", ()):
+        return (yield)
+    with _turn(alone=item.get_closest_marker("most_of_the_cluster") is not None):
+        return (yield)
+
+
+@contextlib.contextmanager
+def _turn(*, alone: bool) -> Iterator[None]:
+    folder = _folder(f"turns-{os.getuid()}")
+    jobs, door = Lock(folder / "jobs"), Lock(folder / "door")
+    try:
+        # Who waits to be alone holds the door: else others would come for ever.
+        door.take()
+        if alone:
+            jobs.take()
+        else:
+            jobs.share()
+        door.release()
+        yield
+    finally:
+        jobs.close()
+        door.close()
 
 
 @pytest.fixture(scope="module")

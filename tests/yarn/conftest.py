@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.locks import Lock
 from tests.hadoop.shared import mend
 from tests.yarn.runner import Yarn
 from tests.yarn.tony import PARITY, Tony
@@ -23,18 +22,6 @@ def yarn_cluster(hadoop: Cluster) -> Cluster:
     """Where `yarn` submits: a module may have one of its own."""
     mend(hadoop)
     return hadoop
-
-
-@pytest.fixture
-def most_of_the_cluster(yarn_cluster: Cluster) -> Iterator[None]:
-    """For a test that takes most of the shared cluster's memory: no other of that kind runs meanwhile.
-
-    Together they would give way to each other for longer than each of them waits.
-    """
-    lock = Lock(yarn_cluster.folder / "most.lock")
-    lock.take()
-    yield
-    lock.close()
 
 
 @pytest.fixture

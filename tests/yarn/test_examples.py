@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from howdah.storage.hdfs.files import Hdfs
 from tests.acceptance.checks import TRAININGS, check_training
 from tests.acceptance.jobs import Example
 from tests.hadoop.cluster import Cluster
+from tests.hadoop.locks import Lock
 from tests.yarn.runner import until
 
 pytestmark = pytest.mark.thorough
@@ -22,14 +24,15 @@ PROOF = "proof"
 
 
 @pytest.fixture
-def alone(
-    hadoop: Cluster, most_of_the_cluster: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Cluster:
-    """The cluster, with no other large job beside this one, whatever pytest-xdist does."""
+def alone(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """The cluster, with none of the other trainings beside this one, whatever pytest-xdist does."""
     for name, value in hadoop.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    return hadoop
+    lock = Lock(hadoop.folder / "one-training.lock")
+    lock.take()
+    yield hadoop
+    lock.close()
 
 
 @pytest.mark.timeout(360, func_only=True)

@@ -106,7 +106,7 @@ def test_a_killed_program_is_charged_and_started_again_in_its_container(yarn: Ya
     assert job.wait().outcome == "succeeded"
 
 
-@pytest.mark.usefixtures("most_of_the_cluster")
+@pytest.mark.most_of_the_cluster
 def test_two_gangs_on_a_cluster_for_one_both_finish(yarn: Yarn) -> None:
     text = """
 command = "sleep 1"
@@ -146,7 +146,7 @@ def test_what_is_larger_than_the_cluster_is_refused_with_what_fits(yarn: Yarn) -
         yarn.submit('command = "true"\n[roles.worker]\ninstances = 40\nmemory = "1g"\n')
 
 
-@pytest.mark.usefixtures("most_of_the_cluster")
+@pytest.mark.most_of_the_cluster
 def test_a_gang_that_others_leave_no_place_for_times_out_in_words(yarn: Yarn) -> None:
     holder = steps(yarn, instances=4, memory="2500m")
     holder.running()

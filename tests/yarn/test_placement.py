@@ -44,7 +44,7 @@ def test_roles_are_kept_apart_and_asked_for_near_each_other_as_the_job_says(yarn
     job.wait()
 
 
-@pytest.mark.usefixtures("most_of_the_cluster")
+@pytest.mark.most_of_the_cluster
 def test_a_role_together_with_another_is_on_its_node_or_waits_though_others_have_room(
     yarn: Yarn,
 ) -> None:

@@ -59,7 +59,7 @@ def same(text: str, pattern: str) -> float:
     return float(found[0])
 
 
-@pytest.mark.usefixtures("cluster", "most_of_the_cluster")
+@pytest.mark.usefixtures("cluster")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("Accelerate")
 @pytest.mark.on_yarn("Lightning")
@@ -158,7 +158,7 @@ def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
     assert float(re.findall(r"workers 2 accuracy ([\d.]+)", text)[0]) > 0.85
 
 
-@pytest.mark.usefixtures("cluster", "most_of_the_cluster")
+@pytest.mark.usefixtures("cluster")
 @pytest.mark.timeout(600, func_only=True)
 @pytest.mark.on_yarn("Ray")
 def test_a_ray_driver_has_all_its_nodes(tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_more_workers_than_the_cluster_can_ever_hold_are_refused_at_once(
     assert time.monotonic() - before < 30
 
 
-@pytest.mark.usefixtures("most_of_the_cluster")
+@pytest.mark.most_of_the_cluster
 @pytest.mark.tony("allocation time-out: more workers than the cluster has room for")
 def test_a_gang_that_does_not_come_together_in_time_gives_everything_back(
     tony: Tony, yarn: Yarn
@@ -162,7 +162,7 @@ def test_a_gang_that_does_not_come_together_in_time_gives_everything_back(
     assert first.wait(120).outcome == "succeeded"
 
 
-@pytest.mark.usefixtures("most_of_the_cluster")
+@pytest.mark.most_of_the_cluster
 @pytest.mark.tony("start-up time-out of the application master")
 def test_a_master_that_is_not_started_in_time_is_not_waited_for(tony: Tony, yarn: Yarn) -> None:
     big = ("--set", "master.memory=6g")

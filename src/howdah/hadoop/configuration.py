@@ -114,6 +114,10 @@ class Configuration:
     def __contains__(self, name: str) -> bool:
         return _DEPRECATED.get(name, name) in self._values
 
+    def says_the_same(self, other: Configuration) -> bool:
+        """Whether both have the same properties from the same files."""
+        return self._values == other._values
+
     def get(self, name: str, default: str = "") -> str:
         """The value with everything substituted and without blanks around it."""
         value = self._values.get(_DEPRECATED.get(name, name))

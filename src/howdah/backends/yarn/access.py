@@ -184,7 +184,8 @@ def use_keytab(keytab: str, principal: str) -> None:
 
 def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Access:
     """The process's one access to the cluster of that configuration folder (or the environment's),
-    for those who come and go. It is never closed: unused connections end by themselves.
+    for those who come and go. It is never closed: unused connections end by themselves. Once the
+    folder's files say something else, there is a new one.
 
     Raises:
         BackendError: there is no usable configuration.
@@ -195,9 +196,10 @@ def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ
     folder = str(Path(str(configuration.folder)).resolve())
     key = (folder, who.user, who.real_user, who.principal, env.get(TOKEN_FILE, ""), os.getpid())
     with _sharing:
-        if key not in _shared:
-            _shared[key] = Access(configuration, who)
-        return _shared[key]
+        access = _shared.get(key)
+        if access is None or not access.configuration.says_the_same(configuration):
+            access = _shared[key] = Access(configuration, who)
+        return access
 
 
 def load(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Configuration:
