@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import msgspec
@@ -13,8 +14,12 @@ import pytest
 import howdah.aio
 from howdah.backends.yarn.access import Access
 from howdah.cli.main import main
+from howdah.client.errors import ExitCode
+from howdah.client.handle import AsyncJobHandle
+from howdah.client.lookup import listing
 from howdah.spec.model import Role
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
+from howdah.wire.status import JobView
 from tests.unit.client.hdfs_folder import FS, FolderHdfs
 from tests.unit.client.test_accounting import (
     began,
@@ -196,3 +201,67 @@ def test_programs_are_given_the_jobs_below_an_url_alone(
     assert [view.job_id for view in howdah.jobs(store=STORE, limit=1)] == [new]
     assert [view.job_id for view in asyncio.run(howdah.aio.jobs(store=STORE))] == [new, old]
     assert howdah.connect("@last", store=STORE).job_id == new
+
+
+def test_so_many_jobs_are_looked_at_at_once_that_the_last_has_as_long_as_the_first(
+    home: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, most = 0, 0
+
+    class Counted(AsyncJobHandle):
+        async def status(self) -> JobView:
+            nonlocal now, most
+            now += 1
+            most = max(now, most)
+            try:
+                await asyncio.sleep(0)  # all the others begin that may
+                return await super().status()
+            finally:
+                now -= 1
+
+    for index in range(2 * listing.AT_ONCE):
+        make(f"nightly-{index}", granted(0, "n1"))
+    monkeypatch.setattr(listing, "AsyncJobHandle", Counted)
+    assert len(asyncio.run(listing.views(base_folder()))) == 2 * listing.AT_ONCE
+    assert 0 < most <= listing.AT_ONCE
+
+
+def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_removed(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    slow, other = make_trained(), make_alone()
+    move(hdfs)
+    there = hdfs.folder / "howdah" / "ada"
+    answers, exists = threading.Event(), hdfs.exists
+
+    def late(place: str) -> bool:
+        if place.endswith(f"{slow}/final.json"):
+            answers.wait(60)
+        return exists(place)
+
+    monkeypatch.setattr(hdfs, "exists", late)
+    prune = ("prune", "--store", STORE, "--older-than")
+    reason = (
+        f"whether {slow} has ended is not known: the place where it is kept did not answer within "
+        "2s. It stays; try again"
+    )
+    try:
+        assert main([*prune, "0s"]) == ExitCode.BACKEND
+        told = capsys.readouterr()
+        assert other in told.out and slow not in told.out and reason in told.err
+        assert main([*prune, "3000d"]) == 0, "it was submitted later than that"
+        capsys.readouterr()
+        assert main([*prune, "0s", "--yes", "--json"]) == ExitCode.BACKEND
+        told = capsys.readouterr()
+        answer = json.loads(told.out)
+        assert [each["job_id"] for each in answer["removed"]] == [other]
+        assert answer["failed"] == [{"job_id": slow, "reason": reason}] and reason in told.err
+        assert [path.name for path in there.iterdir()] == [slow]
+    finally:
+        answers.set()
+    assert main([*prune, "0s", "--yes"]) == 0
+    assert not list(there.iterdir())

@@ -156,10 +156,13 @@ def prune_command(
 
     With --store hdfs://... it removes your jobs there, whichever machine submitted them.
 
+    Jobs that may have ended, but of which the cluster did not tell in time, are named and stay.
+
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}; without --yes, {"would_remove": [{"job_id", "bytes"}, …]}.
     """
     from howdah.backends import registry
+    from howdah.backends.base import BackendError
     from howdah.cli import leaving
     from howdah.client.lookup.find import base as base_of
     from howdah.client.lookup.find import ids_at
@@ -175,23 +178,35 @@ def prune_command(
     if older_than_s is None:
         older_than_s = 0.0 if keep or keep_bytes is not None else span(OLDER_THAN)
 
+    unknown: list[JobView] = []
     found = leaving.run(
         views(
             base,
             backend=backend,
             wanted=JobFilter(tags=tags, name=name),
             passed_over=say_passed_over,
+            unknown=unknown.append,
         )
     )
     if there is not None:
         found = [view for view in found if view.job_id in there]
+    removing = Removing(as_json)
+    for view in unknown:
+        may_be_old = time.time() - (view.submitted or 0.0) > older_than_s
+        if may_be_old and (there is None or view.job_id in there):
+            removing.fail(
+                view.job_id,
+                BackendError(
+                    f"whether {view.job_id} has ended is not known: {view.reason}. It stays; try again"
+                ),
+            )
     retention = Retention(states=states or ENDED, older_than_s=older_than_s, keep=keep)
     gone = expired(found, retention, time.time())
     if keep_bytes is not None:
         gone = oldest_beyond(found, gone, base, keep_bytes, _size_unknown)
     if not yes:
-        return _list(gone, base, as_json)
-    removing = Removing(as_json)
+        _list(gone, base, as_json)
+        return removing.exit_code
     for view in gone:
         removing.remove(view.job_id, lambda view=view: JobDirectory(base / view.job_id))
     if as_json:
@@ -205,7 +220,7 @@ def _size_unknown(job_id: str, why: Exception) -> None:
     echo(f"howdah: the size of {job_id} is not known: {why}", err=True)
 
 
-def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
+def _list(gone: list[JobView], base: Path, as_json: bool) -> None:
     from howdah.backends.base import BackendError
     from howdah.cli.display.formatting import (
         Paint,
@@ -231,10 +246,10 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     if as_json:
         would = [{"job_id": job_id, "bytes": freed} for job_id, freed in sizes.items()]
         echo_json({"would_remove": would})
-        return 0
+        return
     if not gone:
         echo(f"There is nothing to remove in {base}")
-        return 0
+        return
     columns = (
         TableColumn("ID"),
         TableColumn("STATE"),
@@ -255,7 +270,6 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     echo("\n".join(render(columns, rows, paint, width=width)))
     freed = quantity(sum(sizes.values()))
     echo(f"{counted(len(gone), 'job')} would be removed, {freed} freed; to do it: --yes")
-    return 0
 
 
 class Removing:
@@ -271,7 +285,6 @@ class Removing:
     def remove(self, job_id: str, find: Callable[[], JobDirectory]) -> None:
         """Remove the job that ``find`` finds, and print it."""
         from howdah.backends.base import BackendError
-        from howdah.cli.failures import report
         from howdah.client.errors import HowdahError
         from howdah.client.removal import NotRemoved, remove
         from howdah.packing.archives import quantity
@@ -284,14 +297,20 @@ class Removing:
         except (HowdahError, BackendError, StorageError) as error:
             if isinstance(error, NotRemoved):
                 self._freed += error.freed
-            self._failed.append({"job_id": job_id, "reason": str(error)})
-            self.exit_code = max(self.exit_code, report(error))
+            self.fail(job_id, error)
             return
         self._freed += removed.freed
         self._removed.append({"job_id": job_id, "bytes": removed.freed})
         if not self._as_json:
             stays = f"; its {removed.stays} stay" if removed.stays else ""
             echo(f"{job_id} removed, {quantity(removed.freed)} freed{stays}")
+
+    def fail(self, job_id: str, error: Exception) -> None:
+        """Count the job as not removed, and say why."""
+        from howdah.cli.failures import report
+
+        self._failed.append({"job_id": job_id, "reason": str(error)})
+        self.exit_code = max(self.exit_code, report(error))
 
     def total(self) -> str:
         """All in one line."""

@@ -21,6 +21,9 @@ from howdah.wire.status import JobView
 ASK_S = 2.0
 """A coordinator that is slower than this is not waited for: its journal is read instead."""
 
+AT_ONCE = 16
+"""Jobs looked at at the same time: the limit of each counts from its turn."""
+
 SAME_SECOND = 50
 """More jobs than are submitted in one second."""
 
@@ -44,13 +47,15 @@ async def views(
     backend: str | None = None,
     wanted: JobFilter = JobFilter(),  # noqa: B008 - it cannot be changed
     passed_over: Callable[[NotYours], None] = lambda problem: None,
+    unknown: Callable[[JobView], None] = lambda view: None,
 ) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
 
     Of what ``wanted`` asks for only of jobs that are known to be so, not of such as cannot be read.
 
     One job that cannot be read never hides the others: its document says why. ``passed_over`` is
-    told of those that are not the user's own; they are left out.
+    told of those that are not the user's own; they are left out. ``unknown`` is told of those whose
+    end, if they had one, could not be found out in time.
 
     Raises:
         NotYours: others could put jobs there.
@@ -61,7 +66,13 @@ async def views(
         if (backend is None or _backend(directory) in (backend, None))
         and (wanted == JobFilter() or _is_wanted(directory, wanted))
     ][:limit]
-    found = await asyncio.gather(*(look(directory) for directory in directories))
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(directory: JobDirectory) -> JobView:
+        async with turns:
+            return await look(directory, unknown)
+
+    found = await asyncio.gather(*map(in_turn, directories))
     # Ids tell the time to the second only.
     return sorted(found, key=lambda view: view.submitted or 0.0, reverse=True)
 
@@ -95,18 +106,31 @@ def newest(base: Path) -> JobDirectory | None:
     return max(latest, key=JobDirectory.submitted, default=None)
 
 
-async def look(directory: JobDirectory) -> JobView:
-    """The job's status document, of its coordinator if it has one; one that cannot be read says why."""
+async def look(
+    directory: JobDirectory, unknown: Callable[[JobView], None] = lambda view: None
+) -> JobView:
+    """The job's status document, of its coordinator if it has one; one that cannot be read says why.
+
+    ``unknown`` is told it where not even whether the job has ended could be found out in time.
+    """
     try:
+        asked = False
         try:
             final = directory.final()
             if final is not None:
                 return final
+            handle = AsyncJobHandle(directory)
             async with asyncio.timeout(ASK_S):
-                return await AsyncJobHandle(directory).status()
+                await asyncio.to_thread(handle.ended)
+                asked = True
+                return await handle.status()
         except (HowdahError, TimeoutError) as error:
-            why = str(error) or f"its coordinator did not answer within {ASK_S:g}s"
-            return msgspec.structs.replace(offline_job.view(directory), reason=why)
+            silent = "its coordinator" if asked else "the place where it is kept"
+            why = str(error) or f"{silent} did not answer within {ASK_S:g}s"
+            view = msgspec.structs.replace(offline_job.view(directory), reason=why)
+            if not asked:
+                unknown(view)
+            return view
     except (StorageError, JournalError, BackendError, OSError) as error:
         return JobView(
             job_id=directory.job_id,
