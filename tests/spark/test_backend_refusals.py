@@ -16,7 +16,7 @@ import pytest
 from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import DoctorFinding, Health
 from howdah.backends.spark import doctor, slot_task
-from howdah.backends.spark.artifacts import ArtifactUploader, ArtifactWriter
+from howdah.backends.spark.artifacts import COMPARED_BYTES, ArtifactUploader, ArtifactWriter
 from howdah.backends.spark.error_texts import error_text, pending_text, was_cancelled
 from howdah.backends.spark.facts import (
     Facts,
@@ -254,7 +254,59 @@ def test_too_much_stays_away(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
     uploader = ArtifactUploader(tmp_path, largest=99)
-    assert list(uploader.changes()) == [] and uploader.truncated
+    assert list(uploader.changes()) == [] and uploader.truncated == ["outputs"]
+
+
+def test_much_in_one_folder_keeps_no_other_away_and_never_what_a_rank_returns(
+    tmp_path: Path,
+) -> None:
+    for folder in ("logs", "outputs", "results"):
+        (tmp_path / folder).mkdir()
+    uploader = ArtifactUploader(tmp_path, largest=100)
+    (tmp_path / "logs" / "1.log").write_bytes(b"x" * 101)
+    (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
+    (tmp_path / "results" / "0.pkl").write_bytes(b"x" * 1000)
+    assert [part.path for part in uploader.changes()] == ["results/0.pkl", "outputs/model"]
+    assert uploader.truncated == ["logs"]
+
+
+def test_a_file_that_is_replaced_again_and_again_counts_once(tmp_path: Path) -> None:
+    model = tmp_path / "outputs" / "model"
+    model.parent.mkdir()
+    uploader = ArtifactUploader(tmp_path, largest=100)
+    for epoch in range(5):
+        new = model.with_name(".new")
+        new.write_bytes(b"%d" % epoch * 60)
+        new.replace(model)
+        assert [part.data for part in uploader.changes()] == [b"%d" % epoch * 60]
+    assert uploader.truncated == []
+
+
+@pytest.mark.parametrize("size", [0, COMPARED_BYTES + 1], ids=["short", "long"])
+def test_a_file_that_is_written_anew_in_place_comes_home_as_it_is(
+    tmp_path: Path, size: int
+) -> None:
+    best = tmp_path / "there" / "tensorboard" / "best.json"
+    best.parent.mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    uploader, writer = ArtifactUploader(tmp_path / "there"), ArtifactWriter(tmp_path / "home")
+
+    def come_home(*, ended: bool) -> None:
+        for part in uploader.changes(ended=ended):
+            writer.write(part)
+        if ended or not size:
+            there, home = best.read_bytes(), tmp_path / "home" / "tensorboard" / "best.json"
+            assert home.read_bytes() == there
+
+    for number, text in enumerate(
+        ('{"loss": 0.9}', '{"loss": 0.75, "epoch": 7}', '{"loss": 0.50, "epoch": 8}')
+    ):
+        with best.open("w") as file:
+            file.write(text + " " * size)
+        os.utime(best, (number, number))
+        come_home(ended=False)
+    come_home(ended=True)
+    assert list(uploader.changes(ended=True)) == []
 
 
 def test_what_is_no_file_stays_where_it_is(tmp_path: Path) -> None:

@@ -1,16 +1,22 @@
 """Artifact upload: files of a container, into the job directory, where its host does not see that.
 
 Container's side: `ArtifactUploader` looks for changes in the container's own job directory and gives
-them as `FilePart`s. Files are taken to grow at their end; one that is replaced is sent again.
+them as `FilePart`s. Files are taken to grow at their end; one that is replaced, or written anew in
+place, is sent again.
 Coordinator's side: `ArtifactWriter`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
 
 from howdah.backends.spark.messages import FilePart
 from howdah.storage import layout
@@ -26,7 +32,22 @@ FOLDERS = (
 """What is uploaded. Checkpoints are not: they go to the store that the job names."""
 PART_BYTES = 256 * 1024
 LARGEST = 1 << 30
-"""Bytes of one container that are uploaded; what is more goes with the container."""
+"""Bytes of one folder that are uploaded; what is more goes with the container. What ranks return is
+always uploaded."""
+COMPARED_BYTES = 1 << 20
+"""So much of a file that has changed is compared with what was sent of it; of a longer one only once its
+container has ended: to read all of it after each change would cost the programs their disk."""
+
+
+class SentFile(msgspec.Struct, frozen=True):
+    """What has been sent of one file."""
+
+    inode: int
+    size: int
+    modified: int
+    """In nanoseconds, as it was before the last part was read."""
+    checksum: int
+    """CRC-32 of the bytes sent."""
 
 
 class ArtifactUploader:
@@ -34,56 +55,101 @@ class ArtifactUploader:
 
     def __init__(self, folder: Path, largest: int = LARGEST) -> None:
         self._folder = folder
-        self._sent: dict[str, tuple[int, int]] = {}
-        """By path: the file's inode and the bytes sent of it."""
+        self._sent: dict[str, SentFile] = {}
+        """By path."""
         self._largest = largest
-        self._left = largest
-        self.truncated: bool = False
-        """Something was not sent: there was too much."""
+        self._left = self._budgets()
+        self._compared: set[str] = set()
+        """Of an ended container: files that are as they were sent."""
+        self.truncated: list[str] = []
+        """Folders of which something was not sent when all were looked through last: there was too much."""
+        self.latest: str = ""
+        """Path of the last part."""
+
+    def _budgets(self) -> dict[str, float]:
+        """Bytes that may still be sent, by folder."""
+        return dict.fromkeys(FOLDERS, float(self._largest)) | {layout.RESULTS: math.inf}
 
     def restart(self) -> None:
         """The connection broke: what was sent may not have arrived. All of it is sent again, over
         what has, and counts once."""
         self._sent.clear()
-        self._left = self._largest
-        self.truncated = False
+        self._left = self._budgets()
+        self._compared.clear()
+        self.truncated = []
 
-    def changes(self) -> Iterator[FilePart]:
-        """What was not sent yet, in parts; the caller may stop after any part and call again."""
+    def changes(self, *, ended: bool = False) -> Iterator[FilePart]:
+        """What was not sent yet, in parts; the caller may stop after any part and call again.
+
+        ``ended``: no program writes any more, and every file is compared with what was sent of it."""
+        self.truncated = []
         for folder in FOLDERS:
             for root, _, names in os.walk(self._folder / folder):
                 for name in sorted(names):
                     if not name.startswith("."):
-                        yield from self._changes_of(Path(root, name))
+                        yield from self._changes_of(Path(root, name), folder, ended=ended)
 
-    def _changes_of(self, path: Path) -> Iterator[FilePart]:
+    def _changes_of(self, path: Path, folder: str, *, ended: bool) -> Iterator[FilePart]:
         relative = path.relative_to(self._folder).as_posix()
+        # Logs only grow, and may be long.
+        due = ended and folder != layout.LOGS and relative not in self._compared
         try:
             status = path.stat()
-            if self._sent.get(relative) == (status.st_ino, status.st_size):
-                return  # most of them, most of the time
+            sent = self._sent.get(relative)
+            if sent is not None and not due:
+                now = (status.st_ino, status.st_size, status.st_mtime_ns)
+                if now == (sent.inode, sent.size, sent.modified):
+                    return  # most of them, most of the time
             if not stat.S_ISREG(status.st_mode):
                 return  # a pipe would be waited for
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
-                inode, sent = self._sent.get(relative, (status.st_ino, -1))
-                if inode != status.st_ino or sent > status.st_size:
-                    sent = -1
-                file.seek(max(sent, 0))
-                while True:
-                    data = file.read(PART_BYTES)
-                    if not data and sent >= 0:
-                        return
-                    if len(data) > self._left:
-                        self.truncated = True
-                        return
-                    self._left -= len(data)
-                    offset = max(sent, 0)
-                    sent = offset + len(data)
-                    self._sent[relative] = status.st_ino, sent
-                    yield FilePart(path=relative, offset=offset, data=data)
+                compare = due or (
+                    sent is not None and folder != layout.LOGS and sent.size <= COMPARED_BYTES
+                )
+                if sent is not None and not _goes_on(file, status, sent, compare=compare):
+                    self._left[folder] += sent.size  # its place is taken by what is sent now
+                    del self._sent[relative]
+                if due:
+                    self._compared.add(relative)
+                yield from self._parts(file, status, relative, folder)
         except OSError:
             return  # it was removed meanwhile
+
+    def _parts(
+        self, file: BinaryIO, status: os.stat_result, path: str, folder: str
+    ) -> Iterator[FilePart]:
+        sent = self._sent.get(path)
+        size, checksum = (0, 0) if sent is None else (sent.size, sent.checksum)
+        file.seek(size)
+        while True:
+            data = file.read(PART_BYTES)
+            if len(data) > self._left[folder]:
+                if folder not in self.truncated:
+                    self.truncated.append(folder)
+                return
+            self._left[folder] -= len(data)
+            offset, size = size, size + len(data)
+            checksum = zlib.crc32(data, checksum)
+            new = path not in self._sent
+            self._sent[path] = SentFile(status.st_ino, size, status.st_mtime_ns, checksum)
+            if not data and not new:
+                return
+            self.latest = path
+            yield FilePart(path=path, offset=offset, data=data)
+
+
+def _goes_on(file: BinaryIO, status: os.stat_result, sent: SentFile, *, compare: bool) -> bool:
+    """Whether the file still begins with what was sent of it; ``compare``: also its bytes are looked at."""
+    if sent.inode != status.st_ino or sent.size > status.st_size:
+        return False
+    checksum, left = 0, sent.size if compare else 0
+    while left:
+        data = file.read(min(left, PART_BYTES))
+        if not data:
+            return False
+        checksum, left = zlib.crc32(data, checksum), left - len(data)
+    return not compare or checksum == sent.checksum
 
 
 class ArtifactWriter:

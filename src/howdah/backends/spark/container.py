@@ -351,7 +351,7 @@ class ContainerProcess:
             return True
         if connection is None or connection.pending_bytes > FULL_BYTES:
             return False
-        for part in self._uploader.changes():
+        for part in self._uploader.changes(ended=self._exited is not None):
             self._send(part)
             if self._connection is None or self._connection.pending_bytes > FULL_BYTES:
                 return False
