@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.packing import portable
+from tests.unit.web import upstream
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runtimes are for Linux nodes"),
@@ -119,6 +121,44 @@ def test_an_archive_can_be_kept(job: Path, cache: Path) -> None:
     howdah(job, cache, "-o", "kept.tar.gz")
     names = subprocess.run(["tar", "-tzf", job / "kept.tar.gz"], capture_output=True, text=True)
     assert set(names.stdout.split()) == {"job.toml", "train.py", "words.txt"}
+
+
+def test_a_fresh_pack_fetches_again_what_lies_at_urls(job: Path, cache: Path) -> None:
+    """Though the server says that it is the same."""
+    pytest.importorskip("aiohttp")
+    there = {"words": b"old", "env.tar.gz": environment("old")}
+    answers: dict[str, upstream.Handler] = {
+        name: lambda request: request.answer(200, there[request.path[1:]], {"ETag": "same"})
+        for name in there
+    }
+    with upstream.program(**answers) as port:
+        url = f"http://127.0.0.1:{port}"
+        keys = (
+            "--set",
+            f'environment.archive="{url}/env.tar.gz"',
+            "--set",
+            f'files=["{url}/words"]',
+        )
+
+        def digests(*more: str) -> dict[str, str]:
+            told = document(job, cache, *keys, *more)["archives"]
+            return {each["kind"]: each["digest"] for each in told}
+
+        before = digests()
+        there.update({"words": b"new", "env.tar.gz": environment("new")})
+        assert digests() == before
+        after = digests("--fresh")
+        assert {kind for kind in before if before[kind] != after[kind]} == {"environment", "files"}
+
+
+def environment(text: str) -> bytes:
+    """A ready archive."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        member = tarfile.TarInfo("bin/python")
+        member.size = len(text)
+        tar.addfile(member, io.BytesIO(text.encode()))
+    return made.getvalue()
 
 
 def test_what_cannot_be_packed_is_told_without_a_traceback(job: Path, cache: Path) -> None:

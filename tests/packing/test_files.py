@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from howdah.packing import in_place
 from howdah.packing.archives import PackingError
 from howdah.packing.files import Extra, FilesLine, files, understand
 from howdah.packing.tarball import sha256
 from howdah.spec.model import Job, Role
 from tests.packing.unpacking import names, unpack
+from tests.unit.web import upstream
 
 
 def pack(folder: Path, *lines: str) -> list[Extra]:
@@ -103,6 +107,51 @@ def test_other_urls_are_fetched_once(tmp_path: Path) -> None:
     assert pack(tmp_path, "memory://models/m.zip") == [first]
     assert "there is nothing at memory://models/none" in refused(tmp_path, "memory://models/none")
     assert "cannot be fetched" in refused(tmp_path, "nonsense://x/y")
+
+
+@pytest.mark.parametrize("header", ["ETag", "Last-Modified", None])
+def test_what_a_web_server_has_replaced_is_fetched_again(
+    header: str | None, tmp_path: Path
+) -> None:
+    pytest.importorskip("aiohttp")
+    there: dict[str, Any] = {"content": b"old words", "version": "1"}
+    fetched: list[bytes] = []
+
+    def answer(request: upstream.Program) -> None:
+        if request.command == "GET":
+            fetched.append(there["content"])
+        request.answer(200, there["content"], {header: there["version"]} if header else {})
+
+    def content() -> bytes:
+        (extra,) = pack(tmp_path, url)
+        assert extra.archive.path is not None
+        (path,) = in_place.files(Job(files=(url,)), tmp_path, tmp_path / "cache")[""].values()
+        assert Path(path) == extra.archive.path
+        return extra.archive.path.read_bytes()
+
+    with upstream.program(**{"words.txt": answer}) as port:
+        url = f"http://127.0.0.1:{port}/words.txt"
+        assert content() == content() == b"old words"
+        if header is not None:
+            assert fetched == [b"old words"]
+        there.update(content=b"new words", version="2")
+        assert content() == b"new words"
+
+
+def test_why_a_web_server_gives_nothing_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("aiohttp")
+    answers: dict[str, upstream.Handler] = {
+        "words.txt": lambda request: request.answer(403, b""),
+        "gone.txt": lambda request: request.answer(404, b""),
+    }
+    with upstream.program(**answers) as port:
+        assert "cannot be fetched: 403" in refused(tmp_path, f"http://127.0.0.1:{port}/words.txt")
+        gone = f"http://127.0.0.1:{port}/gone.txt"
+        assert f"there is nothing at {gone}" in refused(tmp_path, gone)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/words.txt"
+        assert "cannot be fetched: Cannot connect" in refused(tmp_path, url)
 
 
 def test_roles_have_their_own(tmp_path: Path) -> None:

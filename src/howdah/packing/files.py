@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,10 +17,15 @@ from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
 from howdah.packing.ignore_rules import only_caches
 
+if TYPE_CHECKING:
+    from fsspec.spec import AbstractFileSystem
+
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
 """Endings by which YARN knows what it can unpack (``FSDownload.unpack``)."""
 READY = ("hdfs://", "viewfs://", "webhdfs://", "swebhdfs://", "har://")
 """Where YARN itself reads."""
+_VERSION_HEADERS = ("ETag", "Last-Modified", "Content-MD5", "Digest")
+"""By which web servers tell one version from another, as fsspec passes them on."""
 
 
 class Extra(msgspec.Struct, frozen=True):
@@ -40,14 +47,20 @@ class FilesLine(msgspec.Struct, frozen=True):
 
 
 def files(
-    lines: Sequence[str], folder: Path, cache: Path, progress: Progress = quiet
+    lines: Sequence[str],
+    folder: Path,
+    cache: Path,
+    progress: Progress = quiet,
+    *,
+    fresh: bool = False,
 ) -> list[Extra]:
-    """What lines of ``files`` name, packed. Paths are relative to ``folder``, the job file's.
+    """What lines of ``files`` name, packed. Paths are relative to ``folder``, the job file's. ``fresh``
+    fetches again what lies at URLs.
 
     Raises:
         PackingError: something is not there, or cannot be what is said.
     """
-    return [_extra(wanted, folder, cache, progress) for wanted in understand(lines)]
+    return [_extra(wanted, folder, cache, progress, fresh) for wanted in understand(lines)]
 
 
 def understand(lines: Sequence[str]) -> list[FilesLine]:
@@ -97,12 +110,12 @@ def _understand(line: str) -> FilesLine:
     return FilesLine(place, name, unpack)
 
 
-def _extra(wanted: FilesLine, folder: Path, cache: Path, progress: Progress) -> Extra:
+def _extra(wanted: FilesLine, folder: Path, cache: Path, progress: Progress, fresh: bool) -> Extra:
     place = wanted.place.removeprefix("file://")
     if place.startswith(READY):
         return Extra(wanted.name, elsewhere(place, ArchiveKind.FILES), wanted.unpack)
     if is_url(place):
-        archive = fetched(place, ArchiveKind.FILES, cache, progress)
+        archive = fetched(place, ArchiveKind.FILES, cache, progress, fresh=fresh)
         return Extra(wanted.name, archive, wanted.unpack)
     path = path_of(place, folder)
     if path.is_dir():
@@ -142,32 +155,55 @@ def ready(path: Path, kind: ArchiveKind, cache: Path) -> Archive:
     return Cache(cache).get(kind, ("ready", str(path), _stamp(path)), make)
 
 
-def fetched(url: str, kind: ArchiveKind, cache: Path, progress: Progress) -> Archive:
-    """What lies at a URL that YARN does not read, brought here.
+def fetched(
+    url: str, kind: ArchiveKind, cache: Path, progress: Progress, *, fresh: bool = False
+) -> Archive:
+    """What lies at a URL that YARN does not read, brought here unless it is the same as the last time.
+    It is brought anyway if it is to be ``fresh``, or where nothing says whether it has changed.
 
     Raises:
         PackingError: it cannot be brought.
     """
-    try:
+    with _in_words(url):
         from fsspec.core import url_to_fs
 
         fs, path = url_to_fs(url)
-        inputs = ("fetched", url, str(fs.ukey(path)))
+        version = _version(fs, path)
 
-        def make(scratch: Path) -> Archive:
-            progress(f"fetching {url}", 0, None)
-            target = scratch / "fetched"
+    def make(scratch: Path) -> Archive:
+        progress(f"fetching {url}", 0, None)
+        target = scratch / "fetched"
+        with _in_words(url):
             fs.get_file(path, str(target))
-            return _of_file(target, kind, url)
+        return _of_file(target, kind, url)
 
-        return Cache(cache).get(kind, inputs, make)
-    except PackingError:
-        raise
+    inputs = ("fetched", url, version)
+    return Cache(cache).get(kind, inputs, make, fresh=fresh or version is None)
+
+
+@contextlib.contextmanager
+def _in_words(url: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError:
         raise PackingError(f"there is nothing at {url}") from None
     except Exception as error:  # whatever an fsspec implementation raises
         text = str(error) or type(error).__name__
         raise PackingError(f"{url} cannot be fetched: {text}") from error
+
+
+def _version(fs: AbstractFileSystem, path: str) -> object:
+    """What changes when the content at a URL does; None where its server does not tell."""
+    key = str(fs.ukey(path))
+    if "http" not in fs.protocol:
+        return key
+    # There the key is made of the URL alone.
+    try:
+        info = fs.info(path)
+    except FileNotFoundError:  # also for what is denied, or does not answer: fetching it says what
+        return None
+    told = [info.get(header) for header in _VERSION_HEADERS]
+    return (key, info.get("size"), told) if any(told) else None
 
 
 def _packed(path: Path, cache: Path, progress: Progress) -> Archive:

@@ -48,13 +48,14 @@ def pack(
 ) -> JobArchives:
     """Pack what is not in the cache yet.
 
-    ``folder`` is the job file's, which places in it are relative to.
+    ``folder`` is the job file's, which places in it are relative to. ``fresh`` builds the environment
+    again, and fetches again what lies at URLs.
 
     Raises:
         PackingError: what is wrong, and what to do.
     """
     extras = {
-        role: tuple(files(lines, folder, cache, progress))
+        role: tuple(files(lines, folder, cache, progress, fresh=fresh))
         for role, lines in job.files_by_role.items()
     }
     base = runtime.of_job(job, folder, cache, progress)

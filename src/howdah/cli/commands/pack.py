@@ -40,7 +40,9 @@ _ROWS = 8
     help="Pack Howdah's own runtime instead of a job, with a Python that runs on any node.",
 )
 @click.option(
-    "--fresh", is_flag=True, help="Build the environment again, with the newest versions."
+    "--fresh",
+    is_flag=True,
+    help="Build the environment again, with the newest versions, and fetch again what lies at URLs.",
 )
 @click.option(
     "--clean",

@@ -24,7 +24,7 @@ def environment(
     """The job's environment; None if its programs use a Python of the nodes.
 
     Paths are relative to ``folder``, the job file's. ``fresh`` builds anew what is built from
-    requirements: those that name no versions may have newer ones.
+    requirements (those that name no versions may have newer ones), and fetches an archive again.
 
     Raises:
         PackingError: what is wrong, and what to do.
@@ -75,11 +75,11 @@ def _venv(place: str, folder: Path, cache: Path, progress: Progress, _fresh: boo
     return Cache(cache).get(ArchiveKind.ENVIRONMENT, (str(path), found.inputs), make)
 
 
-def _archive(place: str, folder: Path, cache: Path, progress: Progress, _fresh: bool) -> Archive:
+def _archive(place: str, folder: Path, cache: Path, progress: Progress, fresh: bool) -> Archive:
     if place.startswith(files.READY):
         return files.elsewhere(place, ArchiveKind.ENVIRONMENT, prebuilt_archives.PYTHON)
     if files.is_url(place) and not place.startswith("file://"):
-        archive = files.fetched(place, ArchiveKind.ENVIRONMENT, cache, progress)
+        archive = files.fetched(place, ArchiveKind.ENVIRONMENT, cache, progress, fresh=fresh)
     else:
         path = files.path_of(place, folder)
         if not path.is_file():
