@@ -11,7 +11,7 @@ import pytest
 import howdah as howdah_api
 from howdah.client.lookup.find import find
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
-from tests.cli.howdah import howdah, job_file, start, until
+from tests.cli.howdah import ended_at_last, howdah, job_file, start, until
 
 PROGRAM = """
 import os
@@ -42,6 +42,40 @@ def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path
     tag = next(line for line in run.err if "trials, tag" in line).split()[-1]
     assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 6
     assert howdah("list", "--tag", tag, "--tag", "rate=0.5").text.count("test-") == 2
+
+
+def test_a_trial_that_can_no_longer_be_submitted_ends_no_other(tmp_path: Path) -> None:
+    program = """
+import os, time
+from howdah import task
+rate = os.environ["rate"]
+os.chdir(os.path.dirname(__file__))
+def wait(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+if rate == "1":
+    open("begun", "w").close()
+    wait("go")
+if rate == "2":
+    wait("begun")
+    os.rename("train.py", "renamed.py")
+task.report(loss=float(rate))
+"""
+    command = [sys.executable, str(tmp_path / "job" / "train.py")]
+    file = job_file(tmp_path, program, command=command, **ONCE)
+    run = start("sweep", str(file), "--set", "rate=1,2,3,4", "--at-once", "2")
+    with ended_at_last():
+        run.until_line("trial 4 of 4 (rate=4) failed: ")
+        (file.parent / "go").touch()
+        assert run.end() == 1
+    rows = [line.split() for line in run.out[1:]]
+    assert [row[1:4] for row in rows] == [
+        ["1", "succeeded", "1"],
+        ["2", "succeeded", "2"],
+        ["3", "failed", "-"],
+        ["4", "failed", "-"],
+    ]
+    assert all("there is no file" in line for line in run.out[3:])
 
 
 def test_nothing_is_started_where_one_trial_cannot_be_run_and_by_a_dry_run(tmp_path: Path) -> None:

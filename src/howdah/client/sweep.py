@@ -26,10 +26,25 @@ from howdah.client.handle import AsyncJobHandle
 from howdah.client.measurements import Measurement, last
 from howdah.client.submission.submit import submit
 from howdah.client.sync import Background
+from howdah.packing.archives import PackingError
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.overrides import parse_key
+from howdah.spec.problems import JobFileError
+from howdah.storage.jobdir import StorageError
+from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
+
+TROUBLES = (
+    HowdahError,
+    BackendError,
+    JobFileError,
+    PackingError,
+    StorageError,
+    JournalError,
+    OSError,
+)
+"""What can keep one trial from being submitted or followed, and no other."""
 
 MANY = 1000
 """Trials of one sweep. More are a slip of the hand: a grid grows by each parameter."""
@@ -305,18 +320,18 @@ class Sweep:
         submitting = asyncio.ensure_future(asyncio.to_thread(self._submit, index))
         try:
             handle = AsyncJobHandle(await asyncio.shield(submitting))
-        except (HowdahError, BackendError) as error:
+        except TROUBLES as error:
             self._change(index, problem=str(error))
             return
         except asyncio.CancelledError:
             # A submission cannot be broken off in its thread: what it has started is stopped.
-            with contextlib.suppress(HowdahError, BackendError):
+            with contextlib.suppress(*TROUBLES):
                 await self._stop(index, AsyncJobHandle(await submitting))
             raise
         self._change(index, job_id=handle.job_id)
         try:
             await self._end(index, handle)
-        except (HowdahError, BackendError) as error:
+        except TROUBLES as error:
             self._change(index, problem=str(error))
         except asyncio.CancelledError:
             await self._stop(index, handle)
@@ -326,7 +341,7 @@ class Sweep:
         view = await handle.wait()
         try:
             values = _values(await handle.metrics())
-        except BackendError as error:
+        except TROUBLES as error:
             self._change(index, view=view, problem=f"what it reported is not known: {error}")
         else:
             self._change(index, view=view, values=values)
@@ -344,7 +359,7 @@ class Sweep:
             self._change(index, job_id=handle.job_id)
             await handle.stop("its sweep was stopped")
             await self._end(index, handle)
-        except (HowdahError, BackendError) as error:
+        except TROUBLES as error:
             self._change(index, problem=str(error))
 
     def _change(self, index: int, **fields: Any) -> None:

@@ -206,7 +206,7 @@ def _state(trial: Trial) -> str:
 def _why(trial: Trial) -> str:
     if trial.view is not None and trial.view.outcome != "succeeded":
         return trial.view.reason
-    return trial.problem
+    return " ".join(trial.problem.splitlines())
 
 
 def _line(trial: Trial, of: int) -> str:
