@@ -65,12 +65,16 @@ class Processes(FakeBackend):
                 process.terminate()
                 await until(lambda process=process: process.poll() is not None)
 
+    def notice(self, container_id: str) -> None:
+        """Say that the container will be taken back."""
+        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
+
     async def preempt(self, container_id: str, over: Callable[[], bool]) -> None:
         """As a resource manager and a node do it: notice, SIGTERM, SIGKILL, and word of it late.
 
         ``over`` tells when the time between notice and SIGTERM is over.
         """
-        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
+        self.notice(container_id)
         await until(over, 30.0)
         process = self.processes[container_id]
         process.terminate()

@@ -609,6 +609,64 @@ def test_a_preemption_that_was_announced_and_did_not_come_excuses_nothing_later(
     succeeds(world, "worker:0", "worker:1")
 
 
+def asked_to_save(world: World) -> list[str]:
+    """Tasks whose programs have heard that they are to save."""
+    return [name for _, name, _ in world.cluster.notices]
+
+
+def test_a_program_whose_agent_was_away_at_a_notice_of_preemption_is_asked_to_save() -> None:
+    world = running(GANG)
+    agent = world.agent("worker:1")
+    world.cluster.drop_connection(agent)
+    world.tell(PreemptionNoticed(container_id=agent.container_id, deadline_s=30.0))
+    world.until(lambda: "worker:1" in asked_to_save(world), 10.0)
+    assert asked_to_save(world) == ["worker:0", "worker:1"]
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_a_coordinator_that_takes_over_asks_everybody_to_save_before_a_preemption() -> None:
+    world = running(GANG)
+    agent = world.agent("worker:1")
+    world.cluster.hang_up_all()  # so that no command of the first coordinator arrives
+    world.tell(PreemptionNoticed(container_id=agent.container_id, deadline_s=30.0))
+    world.kill_coordinator()
+    world.until(lambda: len(world.cluster.notices) == 2, 10.0)
+    assert sorted(asked_to_save(world)) == ["worker:0", "worker:1"]
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_a_program_that_has_saved_for_a_preemption_or_started_after_it_is_not_asked_again() -> None:
+    habits = Habits(checkpoint_s=lambda task, attempt: 1.0 if task == "worker:0" else None)
+    world = World(plan(role("worker", 2), checkpoints=True), habits=habits)
+    world.until(lambda: world.runs("worker:0", "worker:1"))
+    world.tell(
+        PreemptionNoticed(container_id=world.agent("worker:1").container_id, deadline_s=30.0)
+    )
+    world.until(lambda: world.state.checkpoint is not None, 10.0)
+    for name in ("worker:0", "worker:1"):
+        world.cluster.drop_connection(world.agent(name))
+    world.sleep(5.0)
+    assert sorted(asked_to_save(world)) == ["worker:0", "worker:1", "worker:1"]
+    world.fail("worker:0")
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:1"))
+    for name in ("worker:0", "worker:1"):
+        world.cluster.drop_connection(world.agent(name))
+    world.sleep(5.0)
+    assert len(asked_to_save(world)) == 3
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_nobody_is_asked_to_save_long_after_a_preemption_that_did_not_come() -> None:
+    world = running(GANG)
+    agent = world.agent("worker:1")
+    world.tell(PreemptionNoticed(container_id=agent.container_id, deadline_s=30.0))
+    world.sleep(HOURS_S)
+    world.cluster.drop_connection(agent)
+    world.sleep(5.0)
+    assert sorted(asked_to_save(world)) == ["worker:0", "worker:1"]
+    succeeds(world, "worker:0", "worker:1")
+
+
 def test_an_announced_preemption_does_not_hide_what_the_backend_says_itself() -> None:
     world = running(GANG)
     agent = world.agent("worker:0")
@@ -1219,6 +1277,21 @@ def test_growth_does_not_wait_for_ever_for_a_checkpoint() -> None:
     world.until(lambda: world.cluster.notices, 300.0)
     names = ("worker:0", "worker:1", "worker:2")
     world.until(lambda: world.state.generation == 2 and world.runs(*names), 200.0)
+    succeeds(world, *names)
+
+
+def test_growth_asks_a_member_to_save_that_was_away_when_it_was_asked() -> None:
+    habits = Habits(checkpoint_s=lambda task, attempt: 1.0 if task == "worker:0" else None)
+    world = growing(2, 3, {"worker:2": 60.0}, habits, checkpoints=True, grow_save_s=1000.0)
+    world.until(lambda: world.state.growth is not None, 300.0)
+    agent = world.agent("worker:0")
+    world.cluster.cut(agent, noticed=True)
+    world.until(lambda: world.state.growth is not None and world.state.growth.asked, 300.0)
+    world.cluster.heal(agent)
+    world.until(lambda: world.state.generation == 2, 60.0)
+    names = ("worker:0", "worker:1", "worker:2")
+    world.until(lambda: world.runs(*names), 60.0)
+    assert world.prepared[-1].restore == "000001"
     succeeds(world, *names)
 
 

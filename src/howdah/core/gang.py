@@ -12,7 +12,7 @@ from __future__ import annotations
 from howdah.core import containers, job_completion, restart
 from howdah.core import task as tasks
 from howdah.core.event_context import EventContext
-from howdah.core.messages import Level, NotifyCheckpoint
+from howdah.core.messages import Level
 from howdah.core.plan import Join, RolePlan
 from howdah.core.state import (
     LIVE,
@@ -21,7 +21,6 @@ from howdah.core.state import (
     Growth,
     JobPhase,
     Outcome,
-    TaskData,
     TaskState,
 )
 
@@ -187,22 +186,12 @@ def _grow(context: EventContext) -> None:
         limit = context.plan.grow_save_s if context.plan.checkpoints else 0.0
         growth.until = context.now + limit
         for data in context.in_states(roles, S.RUNNING):
-            notify_checkpoint(context, data, "the gang is about to grow")
+            tasks.ask_to_save(context, data, "the gang is about to grow", growth.until)
     if growth.asked and (state.checkpoint != growth.checkpoint or context.passed(growth.until)):
         state.growing = True
         state.growths += 1
         context.record("growing", f"{new} more containers have come: the gang is formed anew")
         restart.break_gang(context, "the gang grows")
-
-
-def notify_checkpoint(context: EventContext, data: TaskData, reason: str) -> None:
-    """Have a running program asked to save."""
-    assert data.container_id is not None
-    context.emit(
-        NotifyCheckpoint(
-            container_id=data.container_id, task=data.task, attempt=data.attempt, reason=reason
-        )
-    )
 
 
 def _allocation_passed(context: EventContext) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from howdah.core import containers, gang, job_completion, reconcile, restart
+from howdah.core import containers, job_completion, reconcile, restart
 from howdah.core import task as tasks
 from howdah.core.event_context import GANG, EventContext, StateIndex
 from howdah.core.messages import (
@@ -189,6 +189,8 @@ def _give_more_time(context: EventContext) -> None:
     for data in state.tasks.values():
         if data.deadline is not None:
             context.set_time(data, "deadline", max(data.deadline, least))
+        if (request := data.save_request) is not None:
+            request.until = max(request.until, least)
     for unit in state.units.values():
         if unit.explain_until is not None:
             context.set_time(unit, "explain_until", max(unit.explain_until, least))
@@ -233,7 +235,7 @@ def _on_preemption(context: EventContext, event: PreemptionNoticed) -> None:
     roles = context.gang() if context.in_gang(data.task) else []
     for member in context.in_states(roles, S.RUNNING) or [data]:
         if member.state is S.RUNNING:
-            gang.notify_checkpoint(context, member, what)
+            tasks.ask_to_save(context, member, what, container.noticed_until)
 
 
 def _on_checkpoint(context: EventContext, event: CheckpointSaved) -> None:
@@ -244,6 +246,7 @@ def _on_checkpoint(context: EventContext, event: CheckpointSaved) -> None:
     if data.saved is not None and (len(event.name), event.name) <= (len(data.saved), data.saved):
         return  # told again, to a new coordinator that might not have heard of it
     data.saved = event.name
+    data.save_request = None
     restart.progressed(context.gang_unit)
     if (own := state.units.get(str(event.task))) is not None:
         restart.progressed(own)

@@ -150,6 +150,14 @@ class Move(msgspec.Struct, array_like=True):
     """The event it follows from."""
 
 
+class SaveRequest(msgspec.Struct, kw_only=True):
+    """A program was asked to save a checkpoint; its agent may have been away."""
+
+    reason: str
+    until: float
+    """A checkpoint is of use until then."""
+
+
 class TaskData(msgspec.Struct, kw_only=True):
     """All that is known of one task."""
 
@@ -188,6 +196,8 @@ class TaskData(msgspec.Struct, kw_only=True):
     restored: str | None = None
     saved: str | None = None
     """Its newest checkpoint, of any attempt."""
+    save_request: SaveRequest | None = None
+    """What its present attempt was asked to save for, until it has."""
     moves: list[Move] = []
     """The newest moves, for the day something impossible happens."""
 

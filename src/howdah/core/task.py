@@ -21,6 +21,7 @@ from howdah.core.messages import (
     HeldPhase,
     LaunchAgent,
     Level,
+    NotifyCheckpoint,
     PrepareTask,
     ReleaseContainer,
     StartTask,
@@ -40,6 +41,7 @@ from howdah.core.state import (
     ContainerData,
     FailureReport,
     JobPhase,
+    SaveRequest,
     TaskData,
     TaskState,
 )
@@ -161,6 +163,7 @@ def prepare(context: EventContext, data: TaskData, *, returns: bool) -> None:
     data.generation = context.state.generation
     data.pids, data.exit, data.restored, data.reported = (), None, None, False
     data.trouble = ""
+    data.save_request = None
     data.started = None
     context.set_joined(data, False)
     context.move(data, S.PREPARING, "a new attempt begins")
@@ -206,6 +209,12 @@ def renew(context: EventContext, data: TaskData) -> None:
 def dump_stacks(context: EventContext, data: TaskData) -> None:
     assert data.container_id is not None
     context.emit(DumpStacks(container_id=data.container_id, task=data.task, attempt=data.attempt))
+
+
+def ask_to_save(context: EventContext, data: TaskData, reason: str, until: float) -> None:
+    """Ask a running program for a checkpoint, which is of use until then."""
+    data.save_request = SaveRequest(reason=reason, until=until)
+    _send_save_request(context, data, reason)
 
 
 def settle_joined(context: EventContext, data: TaskData) -> None:
@@ -271,6 +280,7 @@ def _registered_running(context: EventContext, data: TaskData, event: AgentRegis
             settle_joined(context, data)
         if context.state.hang is not None and data.task in context.state.hang.awaiting:
             dump_stacks(context, data)
+        _ask_again_to_save(context, data)
 
 
 def _registered_stopping(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
@@ -526,6 +536,21 @@ def _send_start(context: EventContext, data: TaskData) -> None:
             attempt=data.attempt,
             topology=_place(context, data),
             answer=context.state.answer,
+        )
+    )
+
+
+def _ask_again_to_save(context: EventContext, data: TaskData) -> None:
+    request = data.save_request
+    if request is not None and not context.passed(request.until):
+        _send_save_request(context, data, request.reason)
+
+
+def _send_save_request(context: EventContext, data: TaskData, reason: str) -> None:
+    assert data.container_id is not None
+    context.emit(
+        NotifyCheckpoint(
+            container_id=data.container_id, task=data.task, attempt=data.attempt, reason=reason
         )
     )
 
