@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,33 @@ async def test_what_a_killed_program_was_writing_is_not_saved(tmp_path: Path) ->
         assert (await rig.exit()).signal == 9
         assert not [m for m in rig.heard if isinstance(m, CheckpointSaved)]
         assert not list((tmp_path / "store").glob("0*"))
+
+
+async def test_what_a_killed_program_was_writing_is_not_saved_by_a_watcher_that_was_busy(
+    tmp_path: Path,
+) -> None:
+    settle_s = 0.2
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare(checkpoint=settings(tmp_path, settle_s=settle_s))
+        code = (
+            "import os, time\nopen('checkpoints/step', 'w').write('1')\n"
+            "while not os.path.exists('go'): time.sleep(0.01)\n"
+            "f = open('checkpoints/step', 'w'); f.write('torn'); f.flush()\n" + FOREVER
+        )
+        started = await rig.start(chief(code))
+        saved = await rig.hear(CheckpointSaved)
+        (watcher,) = set(agent.marked()) - set(started.pids)
+        os.kill(watcher, signal.SIGSTOP)
+        (tmp_path / "containers/c1/task/go").touch()
+        await until(lambda: agent.log())
+        os.kill(started.pids[0], signal.SIGKILL)
+        await rig.hear(TaskSaving)
+        torn = (tmp_path / "containers/c1/task/checkpoints/step").stat().st_ctime
+        await until(lambda: time.time() > torn + 2 * settle_s)
+        os.kill(watcher, signal.SIGCONT)
+        await rig.exit()
+        assert [path.name for path in (tmp_path / "store").glob("0*")] == [saved.name]
 
 
 async def test_a_watcher_that_dies_is_noted_and_replaced(tmp_path: Path) -> None:

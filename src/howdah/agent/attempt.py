@@ -15,6 +15,7 @@ import contextlib
 import logging
 import os
 import signal
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -359,7 +360,10 @@ class Attempt:
         works: list[Coroutine[Any, Any, None]] = []
         if limit_s > 0:
             if self._checkpoints.wanted:
-                works.append(self._checkpoints.save(limit_s, clean=run.ended_cleanly))
+                ended_at = time.time() - (self._loop.time() - run.ended_at)
+                works.append(
+                    self._checkpoints.save(limit_s, clean=run.ended_cleanly, ended_at=ended_at)
+                )
             if self._outputs.wanted:
                 works.append(self._outputs.save(limit_s))
             if mirror.wanted:

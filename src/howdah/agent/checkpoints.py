@@ -168,21 +168,22 @@ class Checkpoints:
     def saved(self) -> None:
         """The program says that it has just completed one."""
         if self._watcher is not None:
-            self._watcher.tell("publish")
+            self._watcher.tell(f"publish {time.time():.6f}")
 
     @property
     def wanted(self) -> bool:
         """Whether there may be something to save at the end."""
         return self._watching is not None
 
-    async def save(self, limit_s: float, *, clean: bool) -> None:
+    async def save(self, limit_s: float, *, clean: bool, ended_at: float) -> None:
         """Save what is left to be saved, for so long; to be cancelled when there is less time.
 
         Unless the programs ended by themselves (``clean``), a file may have been torn in the
-        writing: then only what had been left alone for a while is saved.
+        writing: then only what had been left alone for a while before their end is saved.
+        ``ended_at``: when that was, seconds since the epoch.
         """
         assert self._watching is not None
-        self._last = f"{'finish' if clean else 'end'} {limit_s:.3f}"
+        self._last = f"{'finish' if clean else 'end'} {limit_s:.3f} {ended_at:.6f}"
         self._ending.set()
         self._tell_last()
         await asyncio.wait({self._watching})

@@ -183,11 +183,15 @@ class Helper:
         self._output = output
         self._error = error
         self._stdin = stdin
+        self._unwritten = b""
+        """The newest line that its full standard input did not take."""
+        self._finishing = False
         self._lines: deque[bytes] = deque()
         self._rest = b""
         self._said = Tail()
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        os.set_blocking(stdin, False)
         for descriptor, take in ((output, self._take_output), (error, self._take_error)):
             os.set_blocking(descriptor, False)
             self._loop.add_reader(descriptor, take)
@@ -217,22 +221,49 @@ class Helper:
         return lines[-1] if lines else ""
 
     def tell(self, line: str) -> None:
-        """Write a line to its standard input; lost if it has ended."""
-        with contextlib.suppress(OSError):
-            os.write(self._stdin, line.encode() + b"\n")
+        """Write a line to its standard input; lost if it has ended.
+
+        While it does not read and its standard input is full, only the newest line waits: it has to make
+        good for those before it.
+        """
+        if self._stdin < 0 or self._finishing:
+            return
+        waiting = bool(self._unwritten)
+        self._unwritten = line.encode() + b"\n"
+        if not waiting:
+            self._loop.add_writer(self._stdin, self._write)
+            self._write()
 
     def finish(self) -> None:
-        """Close its standard input: it is to end by itself."""
-        if self._stdin >= 0:
-            os.close(self._stdin)
-            self._stdin = -1
+        """Close its standard input once all is written: it is to end by itself."""
+        self._finishing = True
+        if not self._unwritten:
+            self._shut_input()
 
     def close(self) -> None:
         """Kill it if it lives, and let go of its pipes."""
         self._child.send_signal(signal.SIGKILL)
-        self.finish()
+        self._shut_input()
         self._shut_output()
         self._shut_error()
+
+    def _write(self) -> None:
+        # So short a line is written whole or not at all.
+        with contextlib.suppress(OSError):
+            try:
+                os.write(self._stdin, self._unwritten)
+            except BlockingIOError:
+                return
+        self._unwritten = b""
+        self._loop.remove_writer(self._stdin)
+        if self._finishing:
+            self._shut_input()
+
+    def _shut_input(self) -> None:
+        if self._stdin >= 0:
+            self._loop.remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
 
     def _take_output(self) -> None:
         data = _read(self._output)

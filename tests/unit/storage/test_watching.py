@@ -24,7 +24,7 @@ from howdah.storage.checkpoints.local_fallback import kept, take_over
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import publish
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
-from howdah.storage.checkpoints.watching import Requests, watch
+from howdah.storage.checkpoints.watching import RequestKind, Requests, WatchRequest, watch
 from howdah.storage.folders import scan
 from howdah.storage.helper import main
 from howdah.storage.stores import checkpoint_stores as stores
@@ -91,6 +91,17 @@ def until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen in time"
         time.sleep(0.01)
+
+
+def wait_for_another_moment(file: Path) -> None:
+    """Until a change of the file is later than its last one, by the clock of its file system."""
+    before, other = file.stat().st_ctime_ns, file.with_suffix(".tmp")
+
+    def later() -> bool:
+        other.write_text("")
+        return other.stat().st_ctime_ns > before
+
+    until(later)
 
 
 # -- while the program runs ----------------------------------------------------------------------
@@ -324,6 +335,127 @@ def test_a_file_that_was_open_until_the_kill_is_not_saved(
         tell.close()
     assert reports == []
     assert versions(spec) == []
+
+
+@pytest.fixture
+def upload(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, threading.Event]]:
+    """Set when a file is being uploaded; which goes on once the other is."""
+    begun, go_on = threading.Event(), threading.Event()
+    add = stores._LocalDraft.add
+
+    def slow_add(draft: Any, source: Path, name: str) -> str:
+        digest = add(draft, source, name)
+        begun.set()
+        assert go_on.wait(DEADLINE_S)
+        return digest
+
+    monkeypatch.setattr(stores._LocalDraft, "add", slow_add)
+    yield begun, go_on
+    go_on.set()
+
+
+@pytest.mark.parametrize("how", ["told", "told without the moment", "the agent died"])
+def test_a_file_torn_while_an_upload_was_under_way_is_not_saved(
+    spec: CheckpointSpec,
+    folder: Path,
+    upload: tuple[threading.Event, threading.Event],
+    how: str,
+) -> None:
+    begun, go_on = upload
+    with watched(spec, []) as tell:
+        (folder / "model").write_text("whole")
+        assert begun.wait(DEADLINE_S)
+        (folder / "model").write_text("torn")
+        killed = time.time()
+        if how == "told":
+            tell.write(f"end 60 {killed:.6f}\n".encode())
+        elif how == "told without the moment":
+            tell.write(b"end 60\n")
+        else:
+            tell.close()
+        until(lambda: time.time() > killed + 2 * SETTLE_S)
+        go_on.set()
+    assert versions(spec) == []
+
+
+def test_a_file_that_was_quiet_before_the_kill_is_saved_after_an_upload(
+    spec: CheckpointSpec, folder: Path, upload: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = upload
+    with watched(spec, []) as tell:
+        (folder / "model").write_text("first")
+        assert begun.wait(DEADLINE_S)
+        (folder / "model").write_text("second")
+        tell.write(f"end 60 {time.time() + 2 * SETTLE_S:.6f}\n".encode())
+        go_on.set()
+    (version,) = versions(spec)
+    assert (Path(spec.store) / version / "model").read_text() == "second"
+
+
+def test_what_was_said_to_be_complete_before_the_next_was_begun_is_not_taken_for_whole(
+    spec: CheckpointSpec,
+    folder: Path,
+    upload: tuple[threading.Event, threading.Event],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, go_on = upload
+    look, looked = CheckpointSpec.look, threading.Event()
+
+    def see(spec: CheckpointSpec) -> Any:
+        if go_on.is_set():
+            looked.set()
+        return look(spec)
+
+    monkeypatch.setattr(CheckpointSpec, "look", see)
+    with watched(msgspec.structs.replace(spec, settle_s=3600.0), []) as tell:
+        (folder / "model").write_text("first")
+        tell.write(b"publish\n")
+        assert begun.wait(DEADLINE_S)
+        (folder / "model").write_text("second")
+        tell.write(f"publish {time.time():.6f}\n".encode())
+        wait_for_another_moment(folder / "model")
+        (folder / "model").write_text("torn")
+        go_on.set()
+        assert looked.wait(DEADLINE_S)
+        tell.write(f"end 60 {time.time():.6f}\n".encode())
+    assert versions(spec) == []
+
+
+def test_what_was_said_to_be_complete_is_saved_though_its_program_was_killed_at_once(
+    spec: CheckpointSpec, folder: Path, upload: tuple[threading.Event, threading.Event]
+) -> None:
+    begun, go_on = upload
+    with watched(msgspec.structs.replace(spec, settle_s=3600.0), []) as tell:
+        (folder / "model").write_text("first")
+        tell.write(b"publish\n")
+        assert begun.wait(DEADLINE_S)
+        (folder / "model").write_text("second")
+        now = f"{time.time():.6f}"
+        tell.write(f"publish {now}\nend 60 {now}\n".encode())
+        go_on.set()
+    (version,) = versions(spec)
+    assert (Path(spec.store) / version / "model").read_text() == "second"
+
+
+def test_the_end_is_not_behind_what_was_said_to_be_complete_before() -> None:
+    reader, writer = os.pipe()
+    requests = Requests(reader)
+    os.write(writer, b"publish 1\n" * 3 + b"publish 7\nend 60 8\n")
+    assert requests.wait(0.0) == WatchRequest(RequestKind.END, 60.0, 8.0, complete_at=7.0)
+    requests.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_what_is_said_to_be_complete_many_times_is_looked_at_once() -> None:
+    reader, writer = os.pipe()
+    requests = Requests(reader)
+    os.write(writer, b"publish 5\n" * 3000)
+    assert requests.wait(0.0) == WatchRequest(RequestKind.PUBLISH, at=5.0)
+    assert requests.wait(0.0) is None
+    requests.close()
+    os.close(reader)
+    os.close(writer)
 
 
 def test_a_killed_watcher_leaves_no_half_version(

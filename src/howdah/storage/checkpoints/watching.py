@@ -2,15 +2,18 @@
 
 The watcher is told by lines on its standard input:
 
-``publish``
-    the program says it has just completed a checkpoint: save without waiting for quiet;
-``finish <seconds>``
-    the programs have ended by themselves: save what is there, and end;
-``end <seconds>``
-    the programs were killed: a file they had just been writing may be torn, so save only what had
-    been quiet for ``settle_s``, or what is kept of an earlier sound state, and end;
+``publish <moment>``
+    the program said then that it had completed a checkpoint: save without waiting for quiet;
+``finish <seconds> <moment>``
+    the programs ended by themselves then: save what is there, and end;
+``end <seconds> <moment>``
+    the programs were killed then: a file they had just been writing may be torn, so save only what
+    had been quiet for ``settle_s``, or what is kept of an earlier sound state, and end;
 end of file, or SIGTERM
     the agent died: the same, with one try.
+
+Moments are seconds since the epoch, for a line may lie in the pipe as long as an upload takes. Agents
+that began before an upgrade leave them out.
 
 A store that is away is tried again and again: while the programs run without end, then for so many
 seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.checkpoints.local_fallback`),
@@ -58,6 +61,7 @@ _LAST_BACKOFF_S = (0.25, 5.0)
 _PATIENCE_S = 5.0
 """For each call to HDFS: the watcher itself tries again."""
 _TURN_POLL_S = 0.1
+_READ_BYTES = 64 * 1024
 _CHANGING = 3
 """A folder that still changes after its programs' end is tried so often."""
 
@@ -78,6 +82,11 @@ class WatchRequest(NamedTuple):
     kind: RequestKind
     limit_s: float = 0.0
     """For `RequestKind.FINISH` and `RequestKind.END`: how long saving may be tried."""
+    at: float = 0.0
+    """For `RequestKind.END`: when the programs were killed, or the earliest that may have been. For
+    `RequestKind.PUBLISH`: when the program said so; 0: just now."""
+    complete_at: float = 0.0
+    """For `RequestKind.END`: the moment of a ``publish`` that was read with it; 0: there was none."""
 
 
 class Requests:
@@ -86,7 +95,12 @@ class Requests:
     def __init__(self, source: int) -> None:
         self._source = source
         self._rest = b""
-        self._waiting: list[WatchRequest] = []
+        self._publish: float | None = None
+        """The moment of the newest ``publish`` that was read."""
+        self._last: WatchRequest | None = None
+        """The first ``finish`` or ``end`` that was read."""
+        self._empty_at = 0.0
+        """When there was last nothing to read."""
         self._signals, self._signalled = os.pipe()
         os.set_blocking(self._signalled, False)
 
@@ -97,28 +111,49 @@ class Requests:
             signal.signal(other, signal.SIG_IGN)
 
     def wait(self, seconds: float) -> WatchRequest | None:
-        """The next request; None when there is none within that time."""
-        if not self._waiting:
-            ready, _, _ = select.select([self._source, self._signals], [], [], seconds)
-            if self._signals in ready:
-                return WatchRequest(RequestKind.END)
-            if self._source in ready:
-                self._read()
-        return self._waiting.pop(0) if self._waiting else None
+        """The next request; None when there is none within that time.
+
+        The end comes before all else, and of several ``publish`` there is only the newest.
+        """
+        waited_for = not self._read(0.0)
+        if waited_for:
+            self._read(seconds)
+        came_after = time.time() if waited_for else self._empty_at
+        self._empty_at = time.time()
+        publish, self._publish = self._publish, None
+        if (last := self._last) is not None:
+            at = last.at or came_after or self._empty_at
+            return last._replace(at=at, complete_at=publish or 0.0)
+        if publish is None:
+            return None
+        return WatchRequest(RequestKind.PUBLISH, at=0.0 if waited_for else publish)
 
     def close(self) -> None:
         os.close(self._signals)
         os.close(self._signalled)
 
-    def _read(self) -> None:
-        data = os.read(self._source, 4096)
+    def _read(self, seconds: float) -> bool:
+        """Read all there is, and wait for so long if there is nothing; False if there was nothing."""
+        ready = found = select.select([self._source, self._signals], [], [], seconds)[0]
+        while self._source in ready and self._last is None:
+            self._take(os.read(self._source, _READ_BYTES))
+            ready = select.select([self._source], [], [], 0.0)[0]
+        if self._signals in found and self._last is None:
+            self._last = WatchRequest(RequestKind.END)
+        return bool(found)
+
+    def _take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             with contextlib.suppress(ValueError):
-                kind, _, limit = line.decode().strip().partition(" ")
-                self._waiting.append(WatchRequest(RequestKind(kind), float(limit or 0)))
-        if not data:
-            self._waiting.append(WatchRequest(RequestKind.END))
+                word, *rest = line.decode().split()
+                kind, numbers = RequestKind(word), [float(each) for each in rest]
+                if kind is RequestKind.PUBLISH:
+                    self._publish = numbers[0] if numbers else 0.0
+                elif self._last is None:
+                    self._last = WatchRequest(kind, *numbers[:2])
+        if not data and self._last is None:
+            self._last = WatchRequest(RequestKind.END)
 
 
 def watch(spec: CheckpointSpec, requests: Requests, report: Report) -> None:
@@ -170,7 +205,9 @@ class _Watch:
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
             pause_s = max(min(self._needed_s(began) / 4, 1.0), 0.02, 20 * spent)
-            self._look(tree, began, prompt=request is not None)
+            # The program may have begun the next one since it said that one was complete.
+            prompt = request is not None and (not request.at or last_change(tree) <= request.at)
+            self._look(tree, began, prompt=prompt)
             if self._open_file is not None:
                 pause_s = max(pause_s, self._spec.settle_s)  # looking for it is not cheap either
 
@@ -330,7 +367,7 @@ class _Watch:
         if self._outdated:
             return
         spec = self._spec
-        if request.kind is RequestKind.END and self._perhaps_torn(spec.look()):
+        if request.kind is RequestKind.END and self._perhaps_torn(spec.look(), request):
             if (kept := local_fallback.kept(spec)) is None:
                 return
             spec, self._uploader = kept, None
@@ -378,8 +415,11 @@ class _Watch:
             if local_fallback.keep(spec, tree):
                 self._kept = tree
 
-    def _perhaps_torn(self, tree: Tree) -> bool:
-        """Whether a program that was just killed may have been writing one of the files."""
-        if time.time() - last_change(tree) < self._spec.settle_s:
+    def _perhaps_torn(self, tree: Tree, end: WatchRequest) -> bool:
+        """Whether a program that was killed may have been writing one of the files."""
+        changed = last_change(tree)
+        if changed <= end.complete_at:
+            return False
+        if changed > end.at - self._spec.settle_s:
             return True
         return self._open_file is not None and tree == self._tree
