@@ -296,6 +296,7 @@ class FakeBackend:
     ports: tuple[int, int] | None = None
     page_readers = PageReaders()
     queue = ""
+    submitted: float | None = None
     why = ""
 
     def __init__(self, *, before_launch: Callable[[str], None] = lambda _: None) -> None:

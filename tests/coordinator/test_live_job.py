@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from howdah.coordinator.clients.live_job import NoLog
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import ContainerRequest, Exit, Task
-from howdah.spec.model import Job, Role
+from howdah.spec.model import Job, Role, Timeouts
 from howdah.wire.messages import WebAddress
 from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import in_loop, world
@@ -162,3 +164,15 @@ async def test_the_status_has_why_containers_do_not_come(tmp_path: Path) -> None
         assert view.queue == "root.users.ada"
         assert view.pending_reason == "the queue is full"
         assert view.reason == "waiting for containers: worker:0, worker:1 (the queue is full)"
+
+
+@in_loop
+async def test_the_total_time_begins_when_the_cluster_takes_the_job(tmp_path: Path) -> None:
+    day = msgspec.structs.replace(PYTORCH, timeouts=Timeouts(total="24h"))
+    async with world(tmp_path, day) as job:
+        job.backend.submitted = time.time() - 5 * 3600
+        coordinator = job.start()
+        await job.backend.running(2)
+        limit = coordinator.machine.state.total_until
+        assert limit is not None
+        assert job.backend.submitted + 24 * 3600 <= limit < time.time() + 20 * 3600

@@ -81,6 +81,20 @@ MUTANTS = [
         "the_last_worker_of_a_cluster_that_has_too_little_is_waited_for_only_so_long()",
     ),
     Mutant(
+        "the total time begins with the coordinator",
+        "machine.py",
+        "total_s - event.waited_s",
+        "total_s",
+        "what_a_job_has_waited_in_its_queue_is_part_of_its_total_time()",
+    ),
+    Mutant(
+        "a job that has waited too long ends before it begins",
+        "machine.py",
+        "max(total_s - event.waited_s, min(total_s, LEAST_TOTAL_S))",
+        "total_s - event.waited_s",
+        "a_job_that_has_waited_for_all_of_its_total_time_may_still_begin()",
+    ),
+    Mutant(
         "two jobs each keep a half of the machines",
         "gang.py",
         "        _give_part_back(context)\n",

@@ -118,6 +118,17 @@ def test_the_last_worker_of_a_cluster_that_has_too_little_is_waited_for_only_so_
     assert "worker:2" in ends(world, Outcome.TIMED_OUT)
 
 
+def test_what_a_job_has_waited_in_its_queue_is_part_of_its_total_time() -> None:
+    world = World(plan(role("worker", 2), total_s=7200.0), waited_s=7000.0)
+    assert "total time-out" in ends(world, Outcome.TIMED_OUT, 300.0)
+
+
+def test_a_job_that_has_waited_for_all_of_its_total_time_may_still_begin() -> None:
+    world = World(plan(role("worker", 2), total_s=7200.0), waited_s=8000.0)
+    world.until(lambda: world.state.phase is JobPhase.RUNNING)
+    assert "total time-out" in ends(world, Outcome.TIMED_OUT, 100.0)
+
+
 def test_a_new_coordinator_finds_programs_running_and_disturbs_none() -> None:
     world = running(plan(server(), role("worker", 2), sidecar()))
     world.until(lambda: world.runs("tensorboard:0"))

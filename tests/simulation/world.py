@@ -71,8 +71,10 @@ class World:
         nodes: int = 4,
         check_every: int = 1,
         count_work: bool = False,
+        waited_s: float = 0.0,
     ) -> None:
         self.plan = plan
+        self.waited_s = waited_s
         self.seed = seed
         self.random = random.Random(seed)
         self.habits = habits or Habits()
@@ -202,7 +204,7 @@ class World:
             self.machine = self._take_over()
         else:
             self.machine = Machine()
-            self.tell(JobSubmitted(plan=self.plan, seed=self.seed))
+            self.tell(JobSubmitted(plan=self.plan, seed=self.seed, waited_s=self.waited_s))
         self.tell(
             CoordinatorStarted(
                 incarnation=self.life,

@@ -46,7 +46,9 @@ print(json.dumps({
     told = job.until_application("FINISHED")
     assert told["finalStatus"] == "SUCCEEDED"
     assert json.loads(job.read("final.json"))["outcome"] == "succeeded"
-    assert job.read("events-0001.jsonl")
+    first = json.loads(job.read("events-0001.jsonl").split(b"\n")[0])
+    began, waited_s = first["now"], first["event"]["waited_s"]
+    assert job.directory.meta().submitted <= began - waited_s < began
 
 
 IN_AN_IMAGE = """

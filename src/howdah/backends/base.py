@@ -152,6 +152,8 @@ class Backend(Protocol):
     queue: str
     """The cluster's queue that the job is in, which need not be the one it asks for; empty where there
     is none. Known once `start` has returned."""
+    submitted: float | None = None
+    """When the cluster took the job, in seconds since the epoch; None where its coordinator begins at once."""
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """Where the containers of this (expanded) job find things."""

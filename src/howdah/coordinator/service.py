@@ -275,7 +275,14 @@ class Coordinator:
         ends = coordinator_ends.records(self.directory.path, recorded) + unrecorded_ends(recorded)
         first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
-            first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
+            submitted, now = self.backend.submitted, self.clock.now()
+            first.append(
+                JobSubmitted(
+                    plan=self.plan,
+                    seed=random.randrange(2**31),
+                    waited_s=0.0 if submitted is None else max(0.0, now - submitted),
+                )
+            )
         first.append(
             CoordinatorStarted(
                 incarnation=self.incarnation,

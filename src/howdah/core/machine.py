@@ -57,6 +57,8 @@ from howdah.core.state import (
 from howdah.spec.model import Restart
 
 S = TaskState
+LEAST_TOTAL_S = 60.0
+"""Of its total time, what a job has left that waited so long for its coordinator."""
 STACKS_S = 10.0
 """How long stack dumps of a hung gang are waited for."""
 NOTICE_S = 60.0
@@ -159,8 +161,9 @@ def _on_submitted(context: EventContext, event: JobSubmitted) -> None:
         for r in event.plan.roles
     )
     context.record("submitted", f"job {event.plan.job_id}: {roles}")
-    if event.plan.total_s is not None:
-        state.total_until = context.now + event.plan.total_s
+    if (total_s := event.plan.total_s) is not None:
+        left_s = max(total_s - event.waited_s, min(total_s, LEAST_TOTAL_S))
+        state.total_until = context.now + left_s
 
 
 def _on_coordinator_started(context: EventContext, event: CoordinatorStarted) -> None:

@@ -38,6 +38,8 @@ class JobSubmitted(Event, frozen=True, kw_only=True):
 
     plan: Plan
     seed: int = 0
+    waited_s: float = 0.0
+    """Since the cluster took the job, until its first coordinator began."""
 
 
 class CoordinatorStarted(Event, frozen=True, kw_only=True):

@@ -155,7 +155,7 @@ def _total_passed(context: EventContext) -> None:
     job_completion.finish(
         context,
         Outcome.TIMED_OUT,
-        f"the job ran longer than its total time-out of {context.plan.total_s:g}s",
+        f"the job took longer than its total time-out of {context.plan.total_s:g}s",
         "Raise `[timeouts] total`, or checkpoint and continue with `howdah rerun --resume`.",
     )
 

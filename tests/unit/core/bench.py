@@ -37,13 +37,13 @@ def workers(number: int = 2, **rules: object) -> RolePlan:
 class Bench:
     """``bench.commands`` holds what the newest event caused."""
 
-    def __init__(self, *roles: RolePlan, **rules: object) -> None:
+    def __init__(self, *roles: RolePlan, waited_s: float = 0.0, **rules: object) -> None:
         self.machine = Machine()
         self.now = 100.0
         self.commands: list[AnyCommand] = []
         self.story: list[Record] = []
         plan = Plan(job_id="job", roles=roles or (workers(),), **rules)  # type: ignore[arg-type]
-        self.tell(JobSubmitted(plan=plan))
+        self.tell(JobSubmitted(plan=plan, waited_s=waited_s))
 
     @property
     def state(self) -> JobState:

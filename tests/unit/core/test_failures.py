@@ -518,6 +518,21 @@ def test_the_total_timeout_ends_the_job() -> None:
     assert bench.state.outcome is Outcome.TIMED_OUT
 
 
+@pytest.mark.parametrize(
+    ("total_s", "waited_s", "left_s"),
+    [(7200.0, 3600.0, 3600.0), (7200.0, 9000.0, 60.0), (20.0, 9000.0, 20.0)],
+)
+def test_the_total_timeout_counts_what_the_job_has_waited_in_its_queue(
+    total_s: float, waited_s: float, left_s: float
+) -> None:
+    bench = Bench(workers(1), waited_s=waited_s, total_s=total_s)
+    began = bench.now
+    bench.run()
+    bench.due()
+    assert bench.state.outcome is Outcome.TIMED_OUT
+    assert bench.now == began + left_s
+
+
 def test_a_stale_message_of_an_earlier_attempt_changes_nothing() -> None:
     bench = Bench()
     bench.run()

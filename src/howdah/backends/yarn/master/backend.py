@@ -80,6 +80,8 @@ _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
 _WITH_PORT = "yarn.scheduler.include-port-in-node-name"
 _PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
 _STATUS = {Outcome.SUCCEEDED.value: SUCCEEDED, Outcome.STOPPED.value: KILLED}
+_SUBMITTED = "APP_SUBMIT_TIME_ENV"
+"""Milliseconds since the epoch, of every master (``ApplicationConstants``)."""
 _DIAGNOSTICS_CHARS = 4000
 
 
@@ -135,6 +137,9 @@ class YarnBackend:
         self._patience_s = patience_s if patience_s >= 0 else FOREVER_S
         self._container = _own_container(env)
         self._attempt = self._container.attempt.number if self._container is not None else 1
+        # By the ResourceManager's clock, which also counts YARN's own time limit.
+        submitted = env.get(_SUBMITTED, "")
+        self.submitted: float | None = int(submitted) / 1000 if submitted.isdecimal() else None
         self._roles: Mapping[str, RoleResources] = {}
         self._containers: ContainerTable | None = None
         self._loop: AllocateLoop | None = None
