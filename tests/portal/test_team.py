@@ -19,7 +19,7 @@ import pytest
 
 from howdah.storage.copies import local_copy
 from howdah.storage.jobdir import JobDirectory, base_folder
-from tests.cli.howdah import Run, gone, howdah, job_file, newest, start, until
+from tests.cli.howdah import Run, gone, howdah, job_file, lose, newest, start, until
 from tests.portal.conftest import HOLDS
 from tests.unit.web.serving import Answer
 
@@ -256,6 +256,36 @@ def running(team: Team, tmp_path: Path) -> Iterator[tuple[Run, JobDirectory]]:
     run.end()
     gone(directory)
     shutil.rmtree(directory.path)
+    until(lambda: directory.job_id not in team.ids("ada"), "it leaves the list")
+
+
+def test_a_job_that_was_killed_without_a_trace_is_lost_for_who_may_look(
+    team: Team, tmp_path: Path
+) -> None:
+    file = job_file(tmp_path, HOLDS, name="vanishes", acl=ACL, env={"GOAL": str(tmp_path / "goal")})
+    run = start("run", str(file))
+    run.until_line("holding on")
+    directory = newest()
+
+    def listed() -> str:
+        jobs = team.ask("vera", "/api/v1/jobs?name=vanishes").json()["jobs"]
+        return jobs[0]["state"] if jobs else ""
+
+    until(lambda: listed() == "running", "it is shown as running")
+    socket = Path(json.loads((directory.path / "node.json").read_bytes())["socket"])
+    lose(directory)
+    until(lambda: listed() == "lost", "it is shown as lost")
+    view = team.ask("vera", f"/jobs/{directory.job_id}/api/v1/job").json()
+    assert view["lost"] and "its coordinator does not answer" in view["reason"]
+    # Nobody is left to remove its socket.
+    socket.unlink(missing_ok=True)
+    run.end()
+
+    def is_removed() -> bool:  # its agents may be ending still, and remove what is theirs
+        shutil.rmtree(directory.path, ignore_errors=True)
+        return not directory.path.exists()
+
+    until(is_removed, "its directory is removed")
     until(lambda: directory.job_id not in team.ids("ada"), "it leaves the list")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local_directory_site import LocalDirectorySite
@@ -18,6 +19,10 @@ from howdah.wire.status import JobView
 CONNECT_S = 1.0
 BETWEEN_TWO_S = 3.0
 """A coordinator that does not answer may have a successor within this."""
+
+_silent: dict[Path, tuple[CoordinatorAddress, float]] = {}
+"""Coordinators that did not answer when they were asked last, and since when. Who asks makes a new site each
+time, and waits for none as long as that."""
 
 
 class CopiedSite(LocalDirectorySite):
@@ -42,18 +47,23 @@ class CopiedSite(LocalDirectorySite):
         return final
 
     def running(self) -> Running:
-        """Whether its coordinator answers, on this machine or another."""
-        deadline = time.monotonic() + BETWEEN_TWO_S
-        while True:
-            address = self.coordinator()
-            if address is None:
-                return Running.NO if self._late() else Running.NOT_YET
-            with contextlib.suppress(OSError):
-                socket.create_connection((address.host, address.port), CONNECT_S).close()
-                return Running.YES
-            if time.monotonic() > deadline or self.final() is not None:
-                return Running.NO
-            time.sleep(0.2)
+        """Whether its coordinator answers, on this machine or another. One that has not answered for
+        `BETWEEN_TWO_S`, as far as it was asked, is gone."""
+        address = self.coordinator()
+        if address is None:
+            return Running.NO if self._late() else Running.NOT_YET
+        path = self._directory.path
+        with contextlib.suppress(OSError):
+            socket.create_connection((address.host, address.port), CONNECT_S).close()
+            _silent.pop(path, None)
+            return Running.YES
+        now = time.monotonic()
+        known, since = _silent.get(path, (address, now))
+        if known != address:
+            since = now
+        _silent[path] = (address, since)
+        gone = now - since > BETWEEN_TWO_S or self.final() is not None
+        return Running.NO if gone else Running.NOT_YET
 
     def bring_story(self) -> None:
         self._bring(accept=lambda name: name.startswith("events-"))
