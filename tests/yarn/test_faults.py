@@ -10,7 +10,6 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
-from tests.cli.howdah import howdah
 from tests.yarn.runner import Yarn, YarnJob, until
 
 STEPS = """
@@ -119,26 +118,6 @@ memory = "2500m"
     # Of the two plain nodes with 6 GiB each four such containers fit, beside both masters.
     jobs = [yarn.submit(text), yarn.submit(text)]
     assert [job.wait(150.0).outcome for job in jobs] == ["succeeded", "succeeded"]
-
-
-def test_logs_say_what_a_node_that_does_not_answer_has_kept_back(yarn: Yarn) -> None:
-    job = steps(yarn, instances=1)
-    job.until(lambda view: view.tasks[0].log_size, "it has printed")
-    agent = job.agent("worker:0")
-    os.kill(agent.pid, signal.SIGSTOP)
-    try:
-        asked = [
-            howdah("logs", job.job_id, *more) for more in ((), ("--attempt", "1", "--tail", "1"))
-        ]
-    finally:
-        os.kill(agent.pid, signal.SIGCONT)
-    for logs in asked:
-        assert "has written nothing" not in logs.told
-        assert "try again. Left out, at least in part: worker:0 attempt 1" in logs.told
-    again = howdah("logs", job.job_id, "--tail", "1")
-    assert (len(again.out), again.told) == (1, "")
-    stop(yarn)
-    assert job.wait().outcome == "succeeded"
 
 
 def test_what_is_larger_than_the_cluster_is_refused_with_what_fits(yarn: Yarn) -> None:
