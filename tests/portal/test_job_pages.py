@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from howdah.storage.jobdir import JobDirectory
-from tests.browser.conftest import shoot
+from tests.browser.conftest import shoot, troubles
 from tests.cli.howdah import gone, howdah, until
 from tests.portal.conftest import Holding, Past, Portal
 
@@ -174,6 +174,8 @@ def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
         page.goto(f"{portal.url}/?state=unreadable")
         expect(page.locator("#jobs tbody tr")).to_have_count(2)
         expect(page.get_by_text("Run again", exact=True)).to_have_count(0)
+        # A job that ends just then does not answer its page.
+        assert all("502" in each for each in troubles(page))
     finally:
         for each in made:
             shutil.rmtree(each.path)
