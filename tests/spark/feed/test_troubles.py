@@ -20,6 +20,7 @@ import pytest
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import cache, ingest
 from howdah.spark.feed.connections import DataConnection
+from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
@@ -243,20 +244,36 @@ def test_files_without_a_limit_leave_room_on_the_disk(
         next(feed.batches(8))
 
 
-def test_a_feed_nobody_reads_yet_does_not_keep_another_from_its_rows(rig: Rig) -> None:
+@pytest.mark.parametrize(
+    ("ask", "announced"),
+    [
+        (lambda feed: len(next(feed.batches(8))["y"]), True),
+        (lambda feed: len(feed.sample()["y"][:8]), True),
+        (lambda feed: 8 * len(feed.schema), True),
+        (lambda feed: feed.steps(8), False),
+        (lambda feed: 8 if next(iter(feed)) is not None else 0, False),
+    ],
+    ids=["a batch", "a sample", "the columns", "the steps", "an epoch"],
+)
+def test_a_feed_nobody_reads_yet_does_not_keep_another_from_its_rows(
+    rig: Rig, ask: Callable[[Feed], int], announced: bool
+) -> None:
+    """Its feeders hold the slots that those of the other need, or that its run waits for."""
+    validation: dict[str, Any] = {"run": 2, "feed": "validation", "align": "none", "steps": 8}
     trainer = rig.trainer()
     rig.open(align="none", buffer=4 * numbers(0).nbytes)
-    rig.open(run=2, feed="validation", align="none")
+    if announced:
+        rig.open(**validation)
     first = Endless(rig.feeder(), batches=500)
     first.held_back()
-    rows: list[int] = []
-    stream = in_background(
-        lambda: rows.append(len(next(trainer.feed("validation").batches(8))["y"]))
-    )
+    found: list[int] = []
+    program = in_background(lambda: found.append(ask(trainer.feed("validation"))))
     assert first.feeder.hear() == Taken(rows=500 * ROWS)
+    if not announced:
+        rig.open(**validation)
     rig.feeder(feed="validation", run=2).send([numbers(0)], SCHEMA).hear()
-    stream.join(DEADLINE_S)
-    assert rows == [8]
+    program.join(DEADLINE_S)
+    assert found == [8]
 
 
 def test_stopping_ends_feeders_at_once(rig: Rig) -> None:

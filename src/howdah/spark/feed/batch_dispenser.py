@@ -70,35 +70,28 @@ class BatchDispenser:
             FeedError: the run has failed, the controller is gone, or a batch was not answered.
         """
         state = self.state
-        shared = state.shared
-        with state.changed:
+        with state.shared.asked():
             if self.unanswered is not None and not state.ended:
                 raise FeedError(
                     f"The batch given last by the feed {state.name!r} has not been answered: call "
                     "feed.results(values) with one value for each of its rows before the next batch"
                 )
             self._demand(size, drop_last)
-            try:
-                while True:
-                    state.urgent = False
-                    self._raise()
-                    if state.ended:
-                        return None
-                    found = self._find(only)
-                    if not isinstance(found, Wait):
-                        return found
-                    if shared.waiting_since is None:
-                        shared.waiting_since = time.monotonic()
-                        state.changed.notify_all()
-                    state.wait(found.seconds)
-            finally:
-                shared.waiting_since = None
+            while True:
+                state.urgent = False
+                self._raise()
+                if state.ended:
+                    return None
+                found = self._find(only)
+                if not isinstance(found, Wait):
+                    return found
+                state.wait(found.seconds)
 
     def next_epoch(self, after: Key | None) -> Key | None:
         """The epoch to be handed out, once there is one other than ``after``, which is left if it
         is not over. None: the feed has ended."""
         state = self.state
-        with state.changed:
+        with state.shared.asked():
             self._ask()
             if after is not None:
                 run = state.runs.get(after[0])
@@ -117,7 +110,7 @@ class BatchDispenser:
         """The run of rows to train with that is handed out, once there is one. None: the feed has
         ended."""
         state = self.state
-        with state.changed:
+        with state.shared.asked():
             self._ask()
             while True:
                 self._raise()
@@ -143,7 +136,7 @@ class BatchDispenser:
             given: an epoch in which the program may still be, or whose end it has seen: it means that one.
         """
         state = self.state
-        with state.changed:
+        with state.shared.asked():
             going = (run for run in state.runs.values() if not run.over and not run.scoring)
             run = next(going, None)
             if run is None and (last := state.last_run) is not None:
@@ -162,7 +155,7 @@ class BatchDispenser:
     def peek(self) -> ChunkSource | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""
         state = self.state
-        with state.changed:
+        with state.shared.asked():
             self._ask()
             while True:
                 self._raise()
@@ -173,7 +166,7 @@ class BatchDispenser:
                 for queue in (*epochs, *state.streams):
                     if (chunk := queue.head()) is not None:
                         return ChunkSource(chunk)
-                state.changed.wait(LOOK_S)
+                state.shared.wait(LOOK_S)
 
     def wait_schema(self) -> None:
         """Until the columns are known.
@@ -182,13 +175,13 @@ class BatchDispenser:
             FeedError: the feed ended before.
         """
         state = self.state
-        with state.changed:
+        with state.shared.asked():
             self._ask()
             while state.schema is None:
                 self._raise()
                 if state.ended:
                     raise FeedError(f"The feed {state.name!r} ended without any partition")
-                state.changed.wait(LOOK_S)
+                state.shared.wait(LOOK_S)
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -6,10 +6,11 @@ All feeds of a trainer share the lock, for what one program waits for decides wh
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +55,27 @@ class SharedState:
         """For rows that do not fit into memory."""
         self.changed: threading.Condition = threading.Condition(threading.RLock())
         self.waiting_since: float | None = None
-        """`time.monotonic` of when the program began to wait for a batch, of any feed."""
+        """`time.monotonic` of when the program began to wait, for any feed."""
         self.gone: FeedRefused | None = None
         """No rows are taken any more; with ``reason`` empty the program has simply ended."""
         self.lost: str = ""
         """Why the controller is given up."""
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Hold the lock while the program asks for something; all its `wait`s meanwhile are one."""
+        with self.changed:
+            try:
+                yield
+            finally:
+                self.waiting_since = None
+
+    def wait(self, seconds: float) -> None:
+        """Wait, in the program's thread, with the lock, until something has changed."""
+        if self.waiting_since is None:
+            self.waiting_since = time.monotonic()
+            self.changed.notify_all()
+        self.changed.wait(seconds)
 
     def starved(self) -> bool:
         """Whether the program waits, and not just for a moment."""
@@ -223,11 +240,11 @@ class FeedState:
             ]
 
     def wait(self, seconds: float) -> None:
-        """Wait, in the program's thread, with the lock, until something has changed."""
+        """`SharedState.wait`, which the controller hears of where no run goes on."""
         if not self.runs and not self.waits:
             self.waits = True
             self.shared.tell(AwaitingRows(feed=self.name, run=self.newest))
-        self.changed.wait(seconds)
+        self.shared.wait(seconds)
         if self.runs:
             self.waits = False
 
