@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
+from howdah.cli.display.attached import Tie, View, _Session
 from howdah.cli.display.writer import HIGH, Writer
 
 
@@ -37,6 +38,26 @@ def pipes() -> Iterator[tuple[Pipe, Pipe]]:
         for end in (pipe.read_end, pipe.write_end):
             with contextlib.suppress(OSError):
                 os.close(end)
+
+
+class SlowReader:
+    """In the place of a writer's thread: while that is waited for, a reader takes a little, or nothing."""
+
+    def __init__(self, writer: Writer, pipe: Pipe, total: int, most: int) -> None:
+        self.taken = b""
+        self._writer, self._pipe, self._total, self._most = writer, pipe, total, most
+        self.thread, writer._thread = writer._thread, self  # type: ignore[assignment]
+
+    def is_alive(self) -> bool:
+        return self.thread.is_alive()
+
+    def join(self, timeout_s: float) -> None:
+        before = self._writer.taken
+        if before == self._total:
+            self.thread.join(20)
+        most = min(self._most, len(self.taken) + 100_000)  # a pipe holds less
+        while self.is_alive() and self._writer.taken == before and len(self.taken) < most:
+            self.taken += os.read(self._pipe.read_end, 4096)
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -165,3 +186,39 @@ def test_a_terminal_somebody_made_non_blocking_is_written_whole(
         await reading
 
     run(test)
+
+
+def attached(writer: Writer) -> None:
+    session = _Session(Tie.VIEW, View(), lambda: None)
+    asyncio.run(session._close_patiently(writer))
+
+
+def test_a_slow_reader_is_given_all_of_the_output(
+    pipes: tuple[Pipe, Pipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, err = pipes
+    whole = os.urandom(500_000)
+    loop = asyncio.new_event_loop()
+    writer = Writer(loop, print, out=out.write_end, err=err.write_end)
+    writer.out(whole)
+    reader = SlowReader(writer, out, len(whole), len(whole))
+    attached(writer)
+    loop.close()
+    assert reader.taken + out.read_all() == whole
+    assert capfd.readouterr().err == ""
+
+
+def test_a_reader_that_takes_no_more_is_not_waited_for_and_that_is_said(
+    pipes: tuple[Pipe, Pipe], capfd: pytest.CaptureFixture[str]
+) -> None:
+    out, err = pipes
+    loop = asyncio.new_event_loop()
+    writer = Writer(loop, print, out=out.write_end, err=err.write_end)
+    writer.out(bytes(500_000))
+    reader = SlowReader(writer, out, 500_000, 100_000)
+    attached(writer)
+    assert 100_000 <= len(reader.taken) < 500_000
+    assert "the output is cut off" in capfd.readouterr().err
+    out.close_reader()
+    reader.thread.join(20)
+    loop.close()

@@ -8,6 +8,7 @@ import enum
 import errno
 import importlib
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -92,7 +93,8 @@ SAID = {
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_OUTPUT_S = 10.0
-"""A reader that takes nothing for this long at the very end is not waited for."""
+"""A reader that takes nothing for this long at the very end is not waited for. Where the user has
+left the job, or following it failed, none is waited for longer."""
 
 
 REDIRECT_S = 60.0
@@ -141,6 +143,7 @@ class _Session:
         self._following: asyncio.Task[JobView] | None = None
         self._acting: set[asyncio.Task[None]] = set()
         self._left = False
+        self._signalled = False
         self._pages: set[str] = set()
         self._redirect: Path | None = None
         """The file that sends the browser to the job page."""
@@ -176,15 +179,26 @@ class _Session:
         except asyncio.CancelledError:
             if not self._left:
                 raise
-            writer.close(LAST_OUTPUT_S)
+            _close(writer)
             return ExitCode.SUCCEEDED if self._tie is Tie.VIEW else ExitCode.STOPPED
         except Exception as error:
             if self._handle.ended() is None and not isinstance(error, (Abandoned, StorageError)):
                 self._say_left()
-            writer.close(LAST_OUTPUT_S)
+            _close(writer)
             raise
-        await asyncio.to_thread(writer.close, LAST_OUTPUT_S)
+        await self._close_patiently(writer)
         return exit_code_of(view)
+
+    async def _close_patiently(self, writer: Writer) -> None:
+        """Write what is left, however slow the reader is, unless a signal comes meanwhile."""
+        self._signalled = False
+        while True:
+            before = writer.taken
+            if await asyncio.to_thread(writer.close, LAST_OUTPUT_S):
+                return
+            if writer.taken == before or self._signalled:
+                _say_cut_off()
+                return
 
     def _make_screen(self, writer: Writer, directory: JobDirectory) -> Screen:
         from howdah.cli.display.screen import HumanScreen, JsonScreen
@@ -281,6 +295,7 @@ class _Session:
     # -- signals ---------------------------------------------------------------------------------
 
     def _on_signal(self, number: int) -> None:
+        self._signalled = True
         name = signal.Signals(number).name
         why = f"Ctrl-C ({name})" if number == signal.SIGINT else name
         self._act(self._interrupts.signal(number), why)
@@ -322,3 +337,17 @@ class _Session:
         self._screen.note(
             f"left {job_id} behind; howdah attach {job_id} follows it, howdah stop ends it"
         )
+
+
+def _close(writer: Writer) -> None:
+    if not writer.close(LAST_OUTPUT_S):
+        _say_cut_off()
+
+
+def _say_cut_off() -> None:
+    """Say that the rest of the output is lost, where standard error takes that."""
+    with contextlib.suppress(OSError):  # one of them is closed
+        if not os.path.sameopenfile(1, 2) and select.select((), (2,), (), 0)[1]:
+            echo(
+                "howdah: the output is cut off: its reader was too slow to take the rest", err=True
+            )

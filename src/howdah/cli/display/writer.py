@@ -19,6 +19,8 @@ from howdah.cli.display.terminal import is_terminal, tame_bytes
 
 HIGH = 1024 * 1024
 """Bytes waiting to be written past which `Writer.room` waits."""
+AT_ONCE = 16 * 1024
+"""Bytes of one write: a pipe's comes back only once the reader has made room for all of them."""
 
 _ERASE_LINE = b"\r\x1b[2K"
 
@@ -44,6 +46,8 @@ class Writer:
         self._err = err
         self._queue: deque[tuple[int, bytes]] = deque()
         self._waiting = 0
+        self.taken: int = 0
+        """Bytes that have been written so far."""
         self._status: bytes | None = None
         self._shown: bytes | None = None
         self._broken = False
@@ -71,13 +75,15 @@ class Writer:
         """Wait until what is to be written is not too much."""
         await self._has_room.wait()
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Write what is left; gives up after ``timeout_s``."""
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Write what is left; whether that is done within ``timeout_s``. It goes on otherwise, and may be
+        called again."""
         with self._changed:
             self._ending = True
             self._status = None
             self._changed.notify()
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _put(self, fd: int, data: bytes) -> None:
         with self._changed:
@@ -130,11 +136,22 @@ class Writer:
         if fd == self._err:
             self._write_err(data)
         else:
-            _write_all(fd, data)
+            self._write_all(fd, data)
 
     def _write_err(self, data: bytes | bytearray) -> None:
         with contextlib.suppress(OSError):
-            _write_all(self._err, data)
+            self._write_all(self._err, data)
+
+    def _write_all(self, fd: int, data: bytes | bytearray) -> None:
+        rest = memoryview(data)
+        while rest:
+            try:
+                written = os.write(fd, rest[:AT_ONCE])
+            except BlockingIOError:  # another process of the terminal made it non-blocking
+                select.select((), (fd,), ())
+                continue
+            self.taken += written
+            rest = rest[written:]
 
     def _break(self, error: OSError) -> None:
         with self._changed:
@@ -146,12 +163,3 @@ class Writer:
     def _tell(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has been closed meanwhile
             self._loop.call_soon_threadsafe(callback)
-
-
-def _write_all(fd: int, data: bytes | bytearray) -> None:
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # another process of the terminal made it non-blocking
-            select.select((), (fd,), ())
