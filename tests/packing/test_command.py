@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 from tests.packing import portable
 from tests.unit.web import upstream
@@ -177,6 +179,50 @@ def test_what_is_on_the_cluster_is_told(job: Path, cache: Path, hadoop: Cluster)
     assert all(archive["url"].startswith(hadoop.default_fs) for archive in told["archives"])
     source = next(each for each in told["archives"] if each["kind"] == "source")
     assert source["there"] is False
+
+
+def test_the_job_s_own_configuration_finds_what_lies_on_hdfs(
+    job: Path, cache: Path, hadoop: Cluster
+) -> None:
+    """A name service is an address in that configuration alone."""
+    conf = job / "conf"
+    shutil.copytree(hadoop.conf_dir, conf)
+    (conf / "core-site.xml").write_text(properties({"fs.defaultFS": "hdfs://prod"}))
+    (conf / "hdfs-site.xml").write_text(
+        properties(
+            {
+                "dfs.nameservices": "prod",
+                "dfs.ha.namenodes.prod": "nn1",
+                "dfs.namenode.rpc-address.prod.nn1": hadoop.default_fs.removeprefix("hdfs://"),
+            }
+        )
+    )
+    folder = f"/pack-{job.name}"
+    hdfs = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir))
+    names = ("words.txt", "env.tar.gz", "runtime.tar.gz")
+    for name in names:
+        hdfs.write(f"{folder}/{name}", b"x")
+    words, environment, runtime = (f"hdfs://{folder}/{name}" for name in names)
+    keys = {
+        "hadoop.conf": str(conf),
+        "files": [words],
+        "environment.archive": environment,
+        "hadoop.runtime": runtime,
+    }
+    try:
+        told = document(job, cache, *(f"--set={key}={json.dumps(keys[key])}" for key in keys))
+    finally:
+        hdfs.remove(folder, recursive=True)
+    there = {each["url"]: each["there"] for each in told["archives"] if each["path"] is None}
+    assert there == {words: True, environment: True, runtime: True}
+
+
+def properties(of: dict[str, str]) -> str:
+    """A file of Hadoop's configuration."""
+    each = "".join(
+        f"<property><name>{k}</name><value>{v}</value></property>" for k, v in of.items()
+    )
+    return f"<configuration>{each}</configuration>"
 
 
 def test_cleaning_says_what_it_removed(job: Path, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Place:
 
     def store(self) -> ArchiveStore:
         """As a client that has just been started has it."""
-        return ArchiveStore(self.hdfs, self.url)
+        return ArchiveStore(lambda _url: self.hdfs, self.url)
 
     def names(self) -> set[str]:
         return {status.name for status in self.hdfs.list(f"{self.folder}/.howdah/cache")}
@@ -166,7 +166,8 @@ def test_a_name_node_that_is_down_is_waited_for_once(tmp_path: Path) -> None:
             asked.append(place)
             return super().list(place, recursive=recursive)
 
-    store = ArchiveStore(Counted(f"hdfs://127.0.0.1:{port}"), "/user/ann")
+    counted = Counted(f"hdfs://127.0.0.1:{port}")
+    store = ArchiveStore(lambda _url: counted, "/user/ann")
     with ThreadPoolExecutor(4) as pool:
         packed = [archive(tmp_path, bytes([number])) for number in range(4)]
         uploading = [pool.submit(store.ensure, each) for each in packed]

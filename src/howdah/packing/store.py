@@ -45,12 +45,17 @@ class ArchiveStore:
     """Archives of one user on one file system. Several threads may bring some at once."""
 
     def __init__(
-        self, hdfs: Hdfs, base_url: str, whole: Callable[[str], str] = lambda url: url
+        self,
+        file_system: Callable[[str], Hdfs],
+        base_url: str,
+        whole: Callable[[str], str] = lambda url: url,
     ) -> None:
-        """``whole`` gives the URL on HDFS of what a job file names by another one."""
+        """``file_system`` gives that of a URL on HDFS, ``whole`` the URL on HDFS of what a job file names by
+        another one."""
+        self._file_system = file_system
         self._whole = whole
         self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
-        self.hdfs = hdfs
+        self.hdfs: Hdfs = file_system(base_url)
         self._seen: dict[str, HdfsStat] | None = None
         self._failure: OSError | None = None
         self._looking = threading.Lock()
@@ -137,12 +142,12 @@ class ArchiveStore:
             return file.read(length)
 
     def _of(self, url: str) -> Hdfs:
-        from howdah.storage.hdfs.files import Hdfs, is_hdfs
+        from howdah.storage.hdfs.files import is_hdfs
 
         if not is_hdfs(url):
             scheme = url.partition("://")[0]
             raise PackingError(f"{url}: of what lies on {scheme}:// nothing can be told to YARN")
-        return self.hdfs if url.startswith("hdfs:///") else Hdfs(url)
+        return self._file_system(url)
 
     def _elsewhere(self, url: str) -> Uploaded:
         url = self._whole(url)

@@ -159,7 +159,7 @@ def _store(loaded: LoadedJob | None) -> ArchiveStore | None:
         click.echo(f"There is no cluster to compare with. {error}", err=True)
         return None
     return ArchiveStore(
-        cluster.hdfs(base),
+        cluster.hdfs,
         base,
         lambda url: staging.whole(url, cluster.configuration),
     )
