@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from howdah.backends.base import BackendError
+from howdah.coordinator import service
 from howdah.coordinator.driver import replay
 from howdah.coordinator.service import Superseded
 from howdah.core.machine import Machine
 from howdah.core.messages import Exit, TaskExited, TaskJoined, TaskPrepared
-from howdah.spec.model import Job, Role
-from howdah.storage import coordinator_ends, journal
+from howdah.spec.model import Job, Outputs, Role
+from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.journal import EventEntry, RecordEntry
 from howdah.wire.messages import Prepare, Shutdown, Start
+from howdah.wire.status import UNSAVED_CODE, JobView
 from tests.coordinator.fakes import until
-from tests.coordinator.world import in_loop, world
+from tests.coordinator.world import World, in_loop, world
 
 PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker": Role(instances=2)})
 
@@ -42,6 +45,80 @@ async def test_a_gang_of_two_runs_to_its_end(tmp_path: Path) -> None:
         assert job.backend.closed == 1
         assert not job.backend.held
         assert [agent.count(Shutdown) for agent in job.backend.history] == [1, 1]
+
+
+PUBLISHING = Job(
+    name="fake",
+    framework="command",
+    command="true",
+    roles={"worker": Role(instances=1)},
+    outputs=Outputs(folders=("model",), store="hdfs://names/models"),
+)
+
+
+async def run_and_publish(base: Path) -> tuple[World, JobView]:
+    """A job that succeeds, and what came of it."""
+    async with world(base, PUBLISHING) as job:
+        job.start()
+        (agent,) = await job.backend.running(1)
+        agent.exit(0)
+        return job, await job.finished()
+
+
+@in_loop
+async def test_outputs_that_are_not_published_are_unsaved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(store: str, job_id: str) -> bool:
+        raise PermissionError(errno.EACCES, "not yours", store)
+
+    monkeypatch.setattr(outputs, "publish", publish)
+    job, final = await run_and_publish(tmp_path)
+    (line,) = final.unsaved
+    place = f"hdfs://names/models/.{job.directory.job_id}.incomplete"
+    assert line.startswith(f"outputs: not published, they are in {place}: ")
+    assert "not yours" in line
+    assert line.endswith(f"; rename that folder to {job.directory.job_id}")
+    assert (final.outcome, final.exit_code) == ("succeeded", UNSAVED_CODE)
+    assert job.directory.final() == final
+    assert job.backend.final == final
+
+
+@in_loop
+async def test_publishing_outputs_is_tried_again_while_their_store_may_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending: list[bool] = []
+
+    def publish(store: str, job_id: str) -> bool:
+        ending.append(job.coordinator.status.view().ending)
+        if len(ending) < 3:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "no NameNode")
+        return True
+
+    monkeypatch.setattr(outputs, "publish", publish)
+    monkeypatch.setattr(service, "PUBLISH_PAUSES_S", (0.01, 0.01))
+    async with world(tmp_path, PUBLISHING) as job:
+        job.start()
+        (agent,) = await job.backend.running(1)
+        agent.exit(0)
+        final = await job.finished()
+    assert ending == [True, True, True]
+    assert (final.over, final.unsaved, final.exit_code) == (True, (), 0)
+
+
+@in_loop
+async def test_publishing_outputs_is_given_up_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(store: str, job_id: str) -> bool:
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "no NameNode")
+
+    monkeypatch.setattr(outputs, "publish", publish)
+    monkeypatch.setattr(service, "PUBLISH_S", 0.0)
+    _, final = await run_and_publish(tmp_path)
+    assert "no NameNode" in final.unsaved[0]
+    assert final.exit_code == UNSAVED_CODE
 
 
 @in_loop

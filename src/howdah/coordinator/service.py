@@ -44,6 +44,8 @@ from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
 from howdah.spec.model import Job
 from howdah.storage import coordinator_ends, journal, outputs
+from howdah.storage.errors import in_words, is_transient
+from howdah.storage.hdfs import is_hdfs
 from howdah.storage.jobdir import JobDirectory, JobMeta
 from howdah.wire import tls
 from howdah.wire.addresses import listening
@@ -69,6 +71,10 @@ log: logging.Logger = logging.getLogger(__name__)
 REFRESH_S = 1.0
 FINAL_S = 120.0
 """For the end to be written down, where the disk is full; then the next coordinator tries."""
+PUBLISH_S = 300.0
+"""For outputs to get their name in their store; a NameNode that restarts is back in a minute or two."""
+PUBLISH_PAUSES_S = (1.0, 30.0)
+"""First and longest pause between tries."""
 WATCHERS_S = 10.0
 """How long slow watchers are waited for at the job's end; the rest is in the job directory."""
 
@@ -125,6 +131,8 @@ class Coordinator:
         self._with_page = with_page
         self._begun = asyncio.Event()
         """The first events are handled."""
+        self._unpublished: tuple[str, ...] | None = () if self._publishes is None else None
+        """What of the outputs could not be published; None before that was tried."""
         self._over = False
         self._failure: asyncio.Future[None] | None = None
         self._server: Listener | None = None
@@ -341,9 +349,9 @@ class Coordinator:
         await self.execs.finish()
         await self.driver.finish()
         await self.metrics.store(self.directory.path)
+        await self._publish_outputs()
         self.status.touch()
         final = self.status.view()
-        await asyncio.to_thread(self._publish_outputs, final)
         if self.meta.url is not None:
             # However long that takes: where final.json is, all of the journal is too.
             await self.journal.commit()
@@ -368,16 +376,31 @@ class Coordinator:
         log.info("%s is over: %s", self.directory.job_id, final.outcome)
         return final
 
-    def _publish_outputs(self, final: JobView) -> None:
-        """If the job has succeeded, let its outputs be seen where its job file says."""
+    @property
+    def _publishes(self) -> str | None:
+        """The store in which outputs get their name at the end, if there is one."""
         table = self.job.outputs
-        if table is None or table.store is None or final.outcome != Outcome.SUCCEEDED.value:
+        store = table.store if table is not None else None
+        return store if store is not None and is_hdfs(store) else None
+
+    async def _publish_outputs(self) -> None:
+        """If the job has succeeded, let its outputs be seen where its job file says."""
+        store, loop = self._publishes, asyncio.get_running_loop()
+        if store is None or self.machine.state.outcome is not Outcome.SUCCEEDED:
+            self._unpublished = ()
             return
-        try:
-            outputs.publish(table.store, self.directory.job_id)
-        except OSError as error:
-            place = outputs.job_place(table.store, self.directory.job_id)
-            log.error("the outputs could not be published; they are in %s: %s", place, error)
+        deadline, (pause_s, longest_s) = loop.time() + PUBLISH_S, PUBLISH_PAUSES_S
+        while self._unpublished is None:
+            try:
+                await asyncio.to_thread(outputs.publish, store, self.directory.job_id)
+                self._unpublished = ()
+            except OSError as error:
+                log.warning("the outputs are not published: %s", in_words(error))
+                if not is_transient(error) or loop.time() + pause_s > deadline:
+                    self._unpublished = (outputs.unpublished(store, self.directory.job_id, error),)
+                    return
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, longest_s)
 
     async def _close(self) -> None:
         self._over = True
@@ -504,6 +527,7 @@ class Coordinator:
             self.clock.now(),
             self.live_job.page,
             self.pending.why,
+            self._unpublished,
         )
 
     def _advanced(self) -> None:

@@ -14,7 +14,7 @@ from howdah.coordinator.event_log import Signal
 from howdah.core.messages import Record, Task
 from howdah.core.state import LIVE, JobPhase, JobState, TaskState
 from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress, WebWithdrawn
-from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, view
+from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, exit_code, view
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -115,9 +115,19 @@ def document(
     now: float,
     page: str | None,
     pending_reason: str = "",
+    unpublished: tuple[str, ...] | None = (),
 ) -> JobView:
-    """The document; ``pending_reason`` is why containers do not come. Pure."""
+    """The document; ``pending_reason`` is why containers do not come. Pure.
+
+    ``unpublished``: what of the outputs could not be published, a line each; None while that is tried.
+    """
     plain = view(state, identity)
+    if state.outcome is not None and unpublished:
+        unsaved = (*plain.unsaved, *unpublished)
+        code = exit_code(state.outcome, unsaved)
+        plain = msgspec.structs.replace(plain, unsaved=unsaved, exit_code=code)
+    if unpublished is None and state.phase is JobPhase.FINISHED:
+        plain = msgspec.structs.replace(plain, phase=JobPhase.FINISHING.value)
     if pending_reason and plain.outcome is None and plain.reason:
         plain = msgspec.structs.replace(
             plain, reason=f"{plain.reason} ({pending_reason})", pending_reason=pending_reason

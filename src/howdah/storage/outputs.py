@@ -87,6 +87,16 @@ def publish(store: str, job_id: str) -> bool:
     return True
 
 
+UNPUBLISHED = "outputs: not published, they are in "
+"""How the line of `unpublished` begins."""
+
+
+def unpublished(store: str, job_id: str, error: Exception) -> str:
+    """What a user is told of outputs that `publish` could not publish."""
+    place = job_place(store, job_id)
+    return f"{UNPUBLISHED}{place}: {in_words(error)}; rename that folder to {job_id}"
+
+
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     """Of the folders."""

@@ -8,6 +8,7 @@ import pytest
 from howdah.cli.display.formatting import Paint, display_width
 from howdah.cli.display.screen import status_line
 from howdah.cli.display.summary import first_failure, report, summary
+from howdah.storage.outputs import unpublished
 from howdah.wire.status import JobView, TaskView
 from tests.unit.cli.views import (
     CRASH,
@@ -67,6 +68,13 @@ def test_of_many_things_that_could_not_be_saved_the_first_are_shown() -> None:
     shown = text(msgspec.structs.replace(UNSAVED, unsaved=lines))
     assert shown.count("No space left") == 10
     assert "and 15 more: howdah status --json digits-20270115-080000-k3f9" in shown
+
+
+def test_outputs_that_only_lack_their_name_are_no_reason_to_run_the_job_again() -> None:
+    line = unpublished("hdfs://names/models", "digits-1", PermissionError("not yours"))
+    shown = text(msgspec.structs.replace(UNSAVED, unsaved=(line,)))
+    assert f"Not saved     {line}" in shown
+    assert "Make the store writable" not in shown
 
 
 def test_what_a_running_job_could_not_save_is_shown_too() -> None:

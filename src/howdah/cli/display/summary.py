@@ -222,14 +222,17 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
 
 
 def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
-    """What of the job is saved nowhere. It is gone with the containers."""
+    """What of the job is saved nowhere, and gone with the containers, or saved under no name."""
+    from howdah.storage.outputs import UNPUBLISHED  # few jobs have anything to say here
+
     shown = view.unsaved[:UNSAVED_SHOWN]
     for number, line in enumerate(shown):
         yield from _labelled("Not saved" if number == 0 else "", line, paint, width, "red")
     if len(view.unsaved) > len(shown):
         more = f"and {len(view.unsaved) - len(shown)} more: howdah status --json {view.job_id}"
         yield from _labelled("", more, paint, None)
-    if view.outcome is not None and any(REMEDY not in line for line in view.unsaved):
+    told = [line for line in view.unsaved if REMEDY in line or line.startswith(UNPUBLISHED)]
+    if view.outcome is not None and len(told) < len(view.unsaved):
         yield from _labelled(
             "What to do",
             "Make the store writable, or name another (`checkpoint.store`, `outputs.store`), and "
