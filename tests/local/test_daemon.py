@@ -8,12 +8,15 @@ import os
 import signal
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from howdah.backends.local.messages import NodeAddress
+from howdah.backends.local.messages import AgentProcess, NodeAddress
+from howdah.backends.local.node import agents
 from howdah.backends.local.submit import NodeOptions, node_alive
 from howdah.core.messages import ContainerEnded, ContainerEndKind
 from tests.conformance.harness import eventually
@@ -126,6 +129,45 @@ def test_an_agent_that_dies_while_there_is_no_daemon_is_told_of(tmp_path: Path) 
             assert len(coordinator.all(ContainerEnded)) == 1
 
     run(test)
+
+
+def test_a_session_that_now_has_a_dead_agent_s_number_is_left_alone(tmp_path: Path) -> None:
+    """As after a restart of the machine, where process ids begin anew: a daemon of somebody else's, whose
+    session's leader has ended."""
+
+    async def test() -> None:
+        async with job(lambda: ReportingHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, ReportingHarness)
+            stranger, session = _daemon()
+            try:
+                folder = harness.directory.container_path("of-old")
+                folder.mkdir(parents=True)
+                agents.write_process(folder, AgentProcess(pid=session, start=1, role="worker"))
+                await harness.next_node(await harness.kill_node())
+                assert (await coordinator.ended("of-old")).kind is ContainerEndKind.EXITED
+                assert psutil.Process(stranger).status() != psutil.STATUS_ZOMBIE
+            finally:
+                os.kill(stranger, signal.SIGKILL)
+
+    run(test)
+
+
+def _daemon() -> tuple[int, int]:
+    """Start a program that goes into the background; its process id, and its session's number."""
+    code = """
+import os, time
+os.setsid()
+if os.fork():
+    os._exit(0)
+print(os.getpid(), os.getsid(0), flush=True)
+os.close(1)
+time.sleep(300)
+"""
+    line = subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout
+    pid, session = map(int, line.split())
+    return pid, session
 
 
 def test_a_launch_the_dead_daemon_did_not_come_to_is_made_by_the_next(tmp_path: Path) -> None:

@@ -46,6 +46,9 @@ class NodeContainer:
         self.pid = pid
         self.start = start
         """Set for an adopted agent; our own child keeps its process id until we reap it."""
+        self.has_session = True
+        """Whether the session of that number is the agent's. Of one that had ended before it was adopted
+        that can't be told: the number may be somebody else's by now."""
         self.state = State.RUNNING
         self.released = False
         self.kill: Timer | None = None
@@ -153,6 +156,7 @@ class Containers:
 
     def _adopt(self, container_id: str, record: AgentProcess) -> None:
         container = NodeContainer(container_id, record.role, record.pid, record.start)
+        container.has_session = processes.alive(record.pid, record.start)
         self._all[container_id] = container
         self._loop.on_end(record.pid, record.start, partial(self._agent_ended, container, None))
 
@@ -247,7 +251,7 @@ class Containers:
         found = processes.belonging(
             everything,
             marker(self._job_id, container.container_id),
-            [] if reused else [container.pid],
+            [container.pid] if container.has_session and not reused else [],
         )
         # Agents keep their orphans: one without a marker that has come to us is of an agent that
         # has died. Which of them does not matter: it has to end.
