@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -13,7 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from howdah.storage.jobdir import base_folder
+from howdah.wire.messages import OpenTunnel
 from tests.cli.howdah import Run, howdah, job_file, newest, resolved, start, until
+from tests.unit.client.coordinators import JOB_ID, Client, coordinator, job_directory
 
 SERVES = """
 import os
@@ -88,6 +93,32 @@ def test_a_task_without_a_page_is_said_to_have_none(tmp_path: Path) -> None:
     assert "has no task" in howdah("tunnel", newest().job_id, "ps:7", code=2).told
     end(run)
     assert "has ended" in howdah("tunnel", newest().job_id, "worker:0", code=3).told
+
+
+def test_a_port_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
+    run.until_line("serves Pages")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        told = howdah("tunnel", newest().job_id, "worker:0", "--port", port, code=2).told
+    end(run)
+    assert f"port {port} of this machine can't be used" in told
+    assert "address already in use" in told
+
+
+def test_a_coordinator_that_hangs_up_is_said_to_give_no_answer(tmp_path: Path) -> None:
+    command = ("tunnel", JOB_ID, "worker:0", "--store", str(tmp_path))
+
+    async def hang_up(client: Client) -> None:
+        assert isinstance(await client.receive(), OpenTunnel)
+
+    async def told() -> str:
+        async with coordinator(job_directory(base_folder(str(tmp_path))), hang_up):
+            return (await asyncio.to_thread(howdah, *command, code=3)).told
+
+    text = asyncio.run(told())
+    assert f"the coordinator of {JOB_ID} does not answer" in text
+    assert "Traceback" not in text
 
 
 @pytest.mark.thorough

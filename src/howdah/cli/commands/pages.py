@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import importlib
 import os
@@ -135,10 +136,7 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
         # That port or none: a saved link must not lead to something else.
         sock = listening(LOCAL, (port, port) if port else None)
     except OSError as error:
-        raise click.UsageError(
-            f"port {port} of this machine can't be used ({error.strerror or error}); give another one, "
-            "or leave --port out"
-        ) from None
+        raise _port_error(port, error) from None
     beside = listening(LOCAL, None)
     origin = PageOrigin(f"http://localhost:{beside.getsockname()[1]}")
     to = f"jobs/{job_id}/" if job_id else ""
@@ -150,6 +148,13 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
         told=f"shows {job_id or 'the jobs'} in {base}",
         as_json=as_json,
         pages=beside,
+    )
+
+
+def _port_error(port: int, error: OSError) -> click.UsageError:
+    return click.UsageError(
+        f"port {port} of this machine can't be used ({error.strerror or error}); give another one, "
+        "or leave --port out"
     )
 
 
@@ -212,15 +217,26 @@ def tunnel_command(
 async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
     import asyncio
 
+    from howdah.client.errors import Unreachable
     from howdah.client.following.tunnel import check, local_base, tunnel
     from howdah.storage.jobdir import JobDirectory
 
     directory = JobDirectory(handle.directory)
-    path = await check(directory, task)
+    try:
+        path = await check(directory, task)
+    except OSError as error:
+        why = str(error) or "no answer in time"
+        raise Unreachable(
+            f"the coordinator of {handle.job_id} does not answer: {why}; try again"
+        ) from error
     if task is None:
         page = urlsplit(handle.page() or "/")
         path = page.path + (f"?{page.query}" if page.query else "")
-    async with tunnel(directory, task, port) as own:
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            own = await stack.enter_async_context(tunnel(directory, task, port))
+        except OSError as error:
+            raise _port_error(port, error) from None
         address = local_base(handle.job_id, own) + path
         if as_json:
             said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
