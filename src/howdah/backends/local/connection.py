@@ -40,13 +40,16 @@ class NodeConnection:
         self._options = options
         self._receive = receive
         self._channel: UnixConnection[FromNode] | None = None
+        self._answer: asyncio.Future[None] | None = None
+        """Of the daemon that is being greeted."""
+        self._displaced = False
         self._reconnecting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect, starting a daemon if none lives; its `Inventory` has been received then.
 
         Raises:
-            BackendError: there is none and none can be started.
+            BackendError: there is none and none can be started, or it ended before it had answered.
         """
         await self._greet(await self._connect_or_start())
 
@@ -104,17 +107,22 @@ class NodeConnection:
         starter.go(self._job_dir, coordinator=os.getpid())
 
     async def _greet(self, channel: UnixConnection[FromNode]) -> None:
-        """Say hello, and wait for the answer."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Inventory] = loop.create_future()
-        self._channel = channel
-        loop.add_reader(channel.socket, self._readable, channel, answer)
-        self.send(Hello(job_id=self._job_dir.name, pid=os.getpid()))
-        await answer
+        """Say hello, and wait for the answer.
 
-    def _readable(
-        self, channel: UnixConnection[FromNode], answer: asyncio.Future[Inventory]
-    ) -> None:
+        Raises:
+            BackendError: the daemon ended before it had answered.
+        """
+        loop = asyncio.get_running_loop()
+        self._answer = answer = loop.create_future()
+        self._channel = channel
+        loop.add_reader(channel.socket, self._readable, channel)
+        try:
+            self.send(Hello(job_id=self._job_dir.name, pid=os.getpid()))
+            await answer
+        finally:
+            self._answer = None
+
+    def _readable(self, channel: UnixConnection[FromNode]) -> None:
         try:
             messages, there = channel.receive()
         except FrameError as error:
@@ -123,17 +131,16 @@ class NodeConnection:
         for message in messages:
             if isinstance(message, Displaced):
                 log.error("a newer coordinator has the node daemon now")
+                self._displaced = True
                 self._channel = None
                 self._forget(channel)
                 return
             self._receive(message)
-            if isinstance(message, Inventory) and not answer.done():
-                answer.set_result(message)
-        if there:
-            return
-        if not answer.done():
-            answer.set_exception(BackendError("The node daemon ended before it had answered"))
-        self._lost(channel)
+            answer = self._answer
+            if isinstance(message, Inventory) and answer is not None and not answer.done():
+                answer.set_result(None)
+        if not there:
+            self._lost(channel)
 
     def _writable(self, channel: UnixConnection[FromNode]) -> None:
         try:
@@ -155,7 +162,9 @@ class NodeConnection:
             return
         self._channel = None
         self._forget(channel)
-        if self._reconnecting is None or self._reconnecting.done():
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(BackendError("The node daemon ended before it had answered"))
+        elif self._reconnecting is None or self._reconnecting.done():
             log.warning("the node daemon is gone; a new one is started")
             self._reconnecting = asyncio.create_task(self._reconnect(), name="node daemon")
 
@@ -166,7 +175,8 @@ class NodeConnection:
                 await self._greet(await self._connect_or_start())
             except (BackendError, OSError) as error:
                 log.error("no node daemon: %s", error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(delay_s * 2, MAX_DELAY_S)
-            else:
+            # One that has answered may be gone again.
+            if self._channel is not None or self._displaced:
                 return
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, MAX_DELAY_S)
