@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import decimal
+import pickle
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
-from howdah.spark.scoring import Function, Make, predict_udf, score
+from howdah.spark.scoring import Function, Make, predict_udf, score, worker
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 
@@ -78,6 +81,32 @@ def test_a_function_gets_batches_of_the_size_asked_for(numbers: Any) -> None:
         numbers.coalesce(1), sizes, inputs={"id": "x"}, batch_size=600, keep=(), pad=True
     )
     assert [row[0] for row in padded.collect()] == [600] * 2500
+
+
+def echo(batch: dict[str, Any]) -> Any:
+    return batch["x"]
+
+
+@pytest.mark.parametrize("pad", [False, True])
+def test_a_batch_that_arrow_cannot_join_is_scored_in_parts(
+    monkeypatch: pytest.MonkeyPatch, pad: bool
+) -> None:
+    """Binaries and texts of more than 2 GiB stay in several chunks; these are spared the test."""
+
+    def apart(batches: list[pa.RecordBatch]) -> Any:
+        table = pa.Table.from_batches(batches)
+        return SimpleNamespace(combine_chunks=lambda: table)
+
+    stub = SimpleNamespace(**{**vars(pa), "Table": SimpleNamespace(from_batches=apart)})
+    monkeypatch.setattr(worker, "pa", stub)
+    plan = worker.ScoringPlan(
+        predictor=pickle.dumps(Function(function=echo)), batch_size=4, keep=("x",), pad=pad
+    )
+    rows = [pa.record_batch({"x": range(start, stop)}) for start, stop in ((0, 7), (7, 8))]
+    scored = list(worker.score_batches(plan, iter(rows)))
+    assert [batch.to_pydict() for batch in scored] == [
+        {"x": values, "prediction": values} for values in ([0, 1, 2, 3], [4, 5, 6], [7])
+    ]
 
 
 def test_columns_become_tensors_of_their_shape(spark: Any, numbers: Any) -> None:

@@ -53,11 +53,12 @@ def score(
         outputs: tensor to new column; an empty tensor is the model's only answer. Without: all, by the
             model's names.
         schema: of the new columns: a StructType or its string, such as ``"prediction float"``.
-        batch_size: rows that the model is given at once.
+        batch_size: rows that the model is given at once; fewer at the end, and where their texts or
+            binaries exceed 2 GiB.
         keep: all columns of ``data`` come too, or those named, or none.
         shapes: tensor to the shape of one row, for models that do not tell: ``{"x": (28, 28)}``.
-        pad: fill the last batch up by repeating a row (its answers are dropped), for models that
-            take one batch size only.
+        pad: fill a batch of fewer rows up by repeating a row (its answers are dropped), for models
+            that take one batch size only.
 
     Raises:
         BadInput: columns that are not there or are there twice, or a model that is none.

@@ -49,7 +49,7 @@ class ScoringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Tensor and the shape of one row, over what the model says."""
     batch_size: int = 1024
     pad: bool = False
-    """Fill the last batch by repeating its last row: for models of a fixed batch size."""
+    """Fill short batches by repeating their last row: for models of a fixed batch size."""
     keep: tuple[str, ...] = ()
     """Columns that pass through."""
     schema: Any = None
@@ -89,7 +89,8 @@ def declare_batches(
 
 
 def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches of ``size``; the last one may be shorter."""
+    """The same rows in batches of ``size``. Shorter are the last one, and parts of one whose texts or
+    binaries exceed the 2 GiB that an Arrow array holds."""
     held: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
@@ -97,13 +98,13 @@ def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
         while batch.num_rows - start + rows >= size:
             piece = batch.slice(start, size - rows)
             start += piece.num_rows
-            yield _joined([*held, piece])
+            yield from _joined([*held, piece])
             held, rows = [], 0
         if start < batch.num_rows:
             held.append(batch.slice(start))
             rows += batch.num_rows - start
     if held:
-        yield _joined(held)
+        yield from _joined(held)
 
 
 def loaded(plan: ScoringPlan) -> Loaded:
@@ -241,11 +242,10 @@ def _schema_row(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([encoded], names=["schema"])
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     if len(batches) == 1:
-        return batches[0]
-    table = pa.Table.from_batches(batches).combine_chunks()
-    return table.to_batches()[0]
+        return batches
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 def _claim_gpus() -> None:
