@@ -40,12 +40,12 @@ MOST = 8
 
 
 class _Live(NamedTuple):
-    """What the coordinator tells of logs."""
+    """What the coordinator tells of logs, or the end of the job."""
 
     sizes: dict[LogId, int]
     """How long each log is that an agent writes elsewhere, as it told last."""
     earlier: set[LogId]
-    """Those of earlier attempts, which are kept."""
+    """Those of attempts that have ended, which are kept."""
 
 
 class History:
@@ -142,8 +142,8 @@ class History:
                 raise problem
             for block in heapq.merge(*parts, key=lambda block: block.time or 0.0):
                 yield block
-        if problem is not None and lacking and note is not None:
-            note(f"{problem}. Left out: {_in_words(lacking)}")
+        if problem is not None and note is not None and (lacking or not (live or earlier)):
+            note(f"{problem}. Left out: {_in_words(lacking) or 'what is not here yet'}")
         silent = {each for each in self._silent if attempt in (None, each.attempt)}
         if silent and note is not None:
             note(
@@ -159,14 +159,14 @@ class History:
         """Why the logs that are kept elsewhere could not be brought, if they could not.
 
         Raises:
-            BackendError: they could not, and no agent has any.
+            BackendError: they could not, no agent has any, and none is here.
         """
         if self._remote.site.at_hand:
             return None
         try:
             await asyncio.to_thread(self._remote.site.bring_logs, tasks)
         except BackendError as error:
-            if not live:
+            if not live and not offline_job.streams(self._directory, tasks):
                 raise
             return error
         return None
@@ -174,14 +174,23 @@ class History:
     async def _live(self, tasks: tuple[Task, ...]) -> _Live:
         """What the coordinator tells of these tasks' logs; nothing where none is elsewhere."""
         nothing = _Live({}, set())
-        if self._remote.site.at_hand or await self._remote.final() is not None:
+        if self._remote.site.at_hand:
             return nothing
+        wanted = {str(task) for task in tasks}
+        final = await self._remote.final()
+        if final is not None:
+            told = [each for each in final.tasks if not wanted or each.task in wanted]
+            begun = {
+                LogId(Task(each.role, each.index), n)
+                for each in told
+                for n in range(1, each.attempt + 1)
+            }
+            return _Live({}, begun)
         if await self._remote.running() is not Running.YES:
             return nothing
         reply = await self._remote.ask(AskStatus(), StatusUpdate)
         if reply is None:
             return nothing
-        wanted = {str(task) for task in tasks}
         told = [
             (Task(each.role, each.index), each)
             for each in legacy_names.view(reply.status).tasks

@@ -524,12 +524,15 @@ class JobPages:
         """Have read what the answer needs."""
         if path.startswith(("/api/v1/series", "/api/v1/metrics/", "/metrics")):
             await asyncio.to_thread(source.read_samples)
-        named = request.query_params.get("log") or (
-            path.split("/")[4] if path.startswith("/api/v1/logs/") else ""
-        )
+        is_log = path.startswith("/api/v1/logs/")
+        named = request.query_params.get("log") or (path.split("/")[4] if is_log else "")
         for task in source.tasks():
             if str(task) == named:
-                await asyncio.to_thread(source.bring_logs, task)
+                try:
+                    await asyncio.to_thread(source.bring_logs, task)
+                except Refusal:
+                    if is_log:
+                        raise  # what else is asked for can be answered
 
 
 def _by(reader: Reader) -> str:

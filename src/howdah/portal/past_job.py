@@ -87,7 +87,9 @@ class PastJob:
             for each in self._view.tasks
             if "/" not in each.role and "\0" not in each.role
         }
+        self._attempts = {each.task: each.attempt for each in self._view.tasks}
         self._samples: dict[Task, list[Sample]] | None = None
+        self._has_all_samples = False
         self._reading = threading.Lock()
         self._brought: set[Task] = set()
 
@@ -190,16 +192,22 @@ class PastJob:
     # -- what is read when it is asked for -------------------------------------------------------
 
     def read_samples(self) -> None:
-        """Read the measurements, if that was not done yet. In a thread."""
+        """Read the measurements, if that was not done yet. In a thread.
+
+        Raises:
+            Refusal: they are elsewhere and cannot be brought now, and none are here.
+        """
         with self._reading:
-            if self._samples is not None:
+            if self._has_all_samples:
                 return
             found: defaultdict[Task, list[Sample]] = defaultdict(list)
             count = 0
+            problem: Exception | None = None
             if self._remote is not None:
                 try:
                     self._remote.bring_metrics()
                 except (BackendError, OSError) as error:
+                    problem = error
                     log.info("%s: measurements not brought: %s", self.directory.job_id, error)
             for item in stored_metrics.read(self.directory.path):
                 found[item.task].append(item.sample)
@@ -207,17 +215,32 @@ class PastJob:
                 if count > SAMPLES:  # each second one goes: the plots keep their shape
                     found = defaultdict(list, {task: own[::2] for task, own in found.items()})
                     count = sum(map(len, found.values()))
+            if problem is not None and not found:
+                raise Refusal(503, f"the measurements cannot be brought here: {problem}")
+            self._has_all_samples = problem is None
             self._samples = {
                 task: sorted(own, key=lambda sample: sample.time) for task, own in found.items()
             }
 
     def bring_logs(self, task: Task) -> None:
-        """Bring the task's logs here, where they are elsewhere. In a thread."""
+        """Bring the task's logs here, where they are elsewhere. In a thread.
+
+        Raises:
+            Refusal: they cannot be brought now, and none of them is here.
+        """
         with self._reading:
             if self._remote is None or task in self._brought:
                 return
-            self._brought.add(task)
             try:
                 self._remote.bring_logs([task])
             except (BackendError, OSError) as error:
                 log.info("the logs of %s could not be brought here: %s", task, error)
+                if not self.directory.log_attempts(task):
+                    raise Refusal(
+                        503, f"the logs of {task} cannot be brought here: {error}"
+                    ) from error
+                return
+            # YARN may still be collecting them.
+            begun = range(1, self._attempts.get(str(task), 0) + 1)
+            if {*begun} <= {*self.directory.log_attempts(task)}:
+                self._brought.add(task)

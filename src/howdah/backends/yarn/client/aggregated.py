@@ -33,7 +33,10 @@ class _Files:
         self._access = access
 
     def files(self, folder: str) -> Mapping[str, int]:
-        url = self._url(folder)
+        try:
+            url = self._url(folder)
+        except BackendError:
+            return {}  # it leads nowhere
         if not url.startswith(staging.SCHEME):
             return {}  # on a file system that nothing here reads
         try:
@@ -62,9 +65,18 @@ class Aggregated:
 
     def bring(self, directory: JobDirectory, wanted: Callable[[Task, int], bool]) -> None:
         """Put the logs of these attempts into the directory where it has none; what YARN does not
-        have (any more), or cannot be read, is left out."""
+        have (any more) is left out.
+
+        Raises:
+            BackendError: some cannot be read now; the others are there.
+        """
         parts: dict[tuple[Task, int], list[Log]] = {}
-        for log in self._all():
+        problem: Exception | None = None
+        try:
+            found = self._logs.of(self._application, self._user)
+        except (HadoopError, OSError) as error:
+            found, problem = [], error
+        for log in found:
             match = _NAME.fullmatch(log.name)
             if match is None:
                 continue
@@ -73,28 +85,35 @@ class Aggregated:
                 parts.setdefault((task, attempt), []).append(log)
         for (task, attempt), logs in parts.items():
             path = directory.log_path(task, attempt)
+            try:
+                content = b"".join(piece for log in logs for piece in self._logs.read(log))
+            except (HadoopError, OSError) as error:
+                problem = problem or error
+                continue
             make_private_folder(path.parent)
-            write_atomically(path, b"".join(self._content(log) for log in logs))
+            write_atomically(path, content)
+        if problem is not None:
+            raise BackendError(
+                f"Logs of {directory.job_id} cannot be read where YARN keeps them: {problem}"
+            ) from problem
 
     def tail_of_master(self, lines: int) -> tuple[str, ...]:
         """The last lines that the newest master wrote to its standard error, else to its output."""
-        mine = [log for log in self._all() if log.container.endswith("_000001") and log.size]
+        try:
+            found = self._logs.of(self._application, self._user)
+        except (HadoopError, OSError, BackendError):
+            return ()
+        mine = [log for log in found if log.container.endswith("_000001") and log.size]
         newest = max((log.container for log in mine), default="")
         for name in _OF_MASTERS:
             for log in mine:
                 if (log.container, log.name) == (newest, name):
-                    text = self._content(log, -TAIL_BYTES).decode(errors="replace")
+                    text = self._tail(log).decode(errors="replace")
                     return tuple(text.splitlines()[-lines:])
         return ()
 
-    def _all(self) -> list[Log]:
+    def _tail(self, log: Log) -> bytes:
         try:
-            return self._logs.of(self._application, self._user)
-        except (HadoopError, OSError, BackendError):
-            return []
-
-    def _content(self, log: Log, start: int = 0) -> bytes:
-        try:
-            return b"".join(self._logs.read(log, start))
+            return b"".join(self._logs.read(log, -TAIL_BYTES))
         except (HadoopError, OSError) as error:
             return f"[this log cannot be read from YARN's: {error}]\n".encode()
