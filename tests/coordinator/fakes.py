@@ -291,6 +291,7 @@ class FakeBackend:
 
     name = "fake"
     lease_s = 30.0
+    give_back_s = 30.0
     lists_all = True
     host = bind = "127.0.0.1"
     ports: tuple[int, int] | None = None

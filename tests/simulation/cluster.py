@@ -222,6 +222,10 @@ class Cluster:
         self.watcher = watcher
         self.nodes = {f"node{n}": Node(f"node{n}") for n in range(nodes)}
         self.containers: dict[str, Node] = {}
+        self.left_behind: dict[str, tuple[str, ...]] = {}
+        """By container: what of its files will not come with its end."""
+        self.end_late_s = 0.0
+        """So late the backend says that a container has ended."""
         """What the backend still lists."""
         self.agents: dict[str, Agent] = {}
         """Those that live, also where the backend believes otherwise."""
@@ -377,8 +381,14 @@ class Cluster:
     ) -> None:
         self.all_ends_proven &= proven
         self._later_tell(
-            ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven),
-            late_s,
+            ContainerEnded(
+                container_id=container_id,
+                kind=kind,
+                detail=detail,
+                proven=proven,
+                unsaved=self.left_behind.get(container_id, ()),
+            ),
+            late_s + self.end_late_s,
         )
 
     def lose_node(self, node: Node) -> None:

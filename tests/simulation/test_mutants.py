@@ -458,6 +458,20 @@ MUTANTS = [
         "",
         "a_lingering_evaluator_is_ended_when_its_time_is_over()",
     ),
+    Mutant(
+        "files that the backend could not bring home are not said",
+        "containers.py",
+        "    _note_unsaved(context, container, event)\n",
+        "",
+        "what_a_backend_could_not_bring_home_of_a_task_is_said_of_the_job()",
+    ),
+    Mutant(
+        "a backend that needs long for the last files is not waited for",
+        "task.py",
+        "context.now + context.plan.give_back_s",
+        "context.now + 30.0",
+        "an_end_that_comes_late_is_waited_for_as_long_as_its_backend_needs()",
+    ),
     # failures that are tolerated
     Mutant(
         "a worker that may fail takes the gang along",

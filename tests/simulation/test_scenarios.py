@@ -915,6 +915,38 @@ def test_saving_that_never_ends_costs_what_it_was_to_save_and_no_more() -> None:
     assert len(state.unsaved) == 1 and state.unsaved[0].startswith("worker:0")
 
 
+def left_behind(world: World, name: str) -> None:
+    """Files of this task's container are cut."""
+    world.cluster.left_behind[world.agent(name).container_id] = ("outputs: more than 1 GiB",)
+
+
+def test_what_a_backend_could_not_bring_home_of_a_task_is_said_of_the_job() -> None:
+    world = running(plan(role("worker", 2)))
+    left_behind(world, "worker:0")
+    world.succeed("worker:0", "worker:1")
+    state = world.run()
+    assert state.outcome is Outcome.SUCCEEDED
+    assert state.unsaved == ["worker:0: outputs: more than 1 GiB"]
+    assert world.kinds().count("files-lost") == 1
+
+
+def test_what_an_attempt_has_left_behind_is_not_said_of_the_next_one() -> None:
+    world = running(plan(role("worker", 2)))
+    left_behind(world, "worker:0")
+    lost = world.agent("worker:0").container_id
+    world.cluster.end_container(lost, ContainerEndKind.PREEMPTED)
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:1"))
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_an_end_that_comes_late_is_waited_for_as_long_as_its_backend_needs() -> None:
+    world = running(plan(role("worker", 2), give_back_s=80.0))
+    left_behind(world, "worker:0")
+    world.cluster.end_late_s = 70.0
+    world.succeed("worker:0", "worker:1")
+    assert world.run().unsaved and "container-unconfirmed" not in world.kinds()
+
+
 def test_an_agent_that_never_says_it_has_saved_loses_its_container() -> None:
     job = plan(role("worker", 2, save_s=60.0, grace_s=5.0))
     world = running(job, saving(1e6, "worker:0"))

@@ -15,6 +15,7 @@ from howdah.backends.spark import backend as spark_backend
 from howdah.backends.spark import container_folder, registry
 from howdah.backends.spark.messages import (
     Exited,
+    FilePart,
     Register,
     Registered,
     SlotsCompleted,
@@ -128,6 +129,33 @@ def test_what_a_container_left_while_no_coordinator_was_there_is_uploaded_before
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    ("agent", "unsaved"),
+    [
+        ("tests.spark.little_upload:main", "outputs: not all was uploaded"),
+        ("tests.spark.late_upload:main", "its files and what follows: not uploaded"),
+    ],
+)
+def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
+    tmp_path: Path, agent: str, unsaved: str
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        harness.agent = agent
+        coordinator = await harness.coordinator()
+        harness.drivers[0].far = True
+        [container_id] = await coordinator.grant(1)
+        await harness.launch(coordinator, container_id, "wait")
+        await harness.pids(container_id)
+        [base] = harness.drivers[0].bases
+        job = base / container_id / container_folder.JOB
+        (job / layout.OUTPUTS / "model").write_bytes(b"x" * 2000)
+        await harness.kill_agent(container_id)
+        ended = await coordinator.ended(container_id)
+        assert len(ended.unsaved) == 1 and ended.unsaved[0].startswith(unsaved)
+
+    run(tmp_path, test)
+
+
 async def dial(harness: SparkHarness, here: Register) -> Channel[ToContainer]:
     """A container process that registers so, and then sends nothing by itself."""
     directory = harness.directory
@@ -177,6 +205,33 @@ def test_a_process_that_missed_an_acknowledgement_gets_it_before_its_next_launch
         channel.send(Exited(container_id=second, kind=ContainerEndKind.EXITED))
         assert (await coordinator.ended(second)).kind is ContainerEndKind.EXITED
         assert len(coordinator.all(ContainerEnded)) == 2
+        channel.abort()
+
+    run(tmp_path, test)
+
+
+def test_a_file_that_cannot_be_written_on_the_drivers_machine_is_said_with_its_containers_end(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        harness.drivers[0].full = True
+        channel = await dial(
+            harness, Register(name="one", spark_job=1, host="here", base="/tmp/one")
+        )
+        [container_id] = await coordinator.grant(1)
+        await harness.launch(coordinator, container_id, "wait")
+        outputs = harness.directory.path / layout.OUTPUTS
+        (outputs / "model").mkdir(parents=True)
+        for path, offset in (("model", 0), ("fine", 0), ("model", 3)):
+            channel.send(FilePart(path=f"{layout.OUTPUTS}/{path}", offset=offset, data=b"one"))
+            if path == "fine":  # there is room again: what comes now would leave a hole
+                await eventually((outputs / "fine").exists, "the first part was refused")
+                (outputs / "model").rmdir()
+        channel.send(Exited(container_id=container_id, kind=ContainerEndKind.EXITED))
+        [line] = (await coordinator.ended(container_id)).unsaved
+        assert line.startswith(f"{layout.OUTPUTS}/model: could not be written")
+        assert not (outputs / "model").exists()
         channel.abort()
 
     run(tmp_path, test)

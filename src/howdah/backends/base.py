@@ -138,6 +138,8 @@ class Backend(Protocol):
     name: str
     lease_s: float
     """How long an agent may be without a coordinator."""
+    give_back_s: float = 30.0
+    """At the job's end, how long the end of a container that was released is waited for."""
     lists_all: bool
     """Whether `start` returns every container in which a program may still run; False where those of
     nodes that do not answer are left out."""

@@ -119,7 +119,10 @@ class Coordinator:
         self.clock.not_before(self._past.last_time)
         self.incarnation: int = self._past.incarnations + 1
         self.plan: Plan = self.machine.state.plan or planning.plan(
-            self.job, directory.job_id, lease_s=backend.lease_s
+            self.job,
+            directory.job_id,
+            lease_s=backend.lease_s,
+            give_back_s=backend.give_back_s,
         )
         self._identity = JobIdentity(
             name=self.job.name,

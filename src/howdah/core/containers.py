@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from howdah.core import task as tasks
 from howdah.core.causes import RULES, FailureCause, of_container
 from howdah.core.event_context import EventContext
@@ -29,7 +31,7 @@ from howdah.core.messages import (
     StopTask,
     TaskExited,
 )
-from howdah.core.state import ContainerData, FailureReport, JobPhase, TaskData
+from howdah.core.state import LIVE, ContainerData, FailureReport, JobPhase, TaskData
 
 SECONDS_AN_AGENT = 0.05
 """Added to the take-over's patience: over ten times what a handshake costs the coordinator."""
@@ -130,6 +132,7 @@ def on_ended(context: EventContext, event: ContainerEnded) -> None:
     container = context.state.containers.get(event.container_id)
     if container is None:
         return
+    _note_unsaved(context, container, event)
     if container.task is None:
         _strengthen(context, container, event)
     else:
@@ -146,6 +149,19 @@ def on_ended(context: EventContext, event: ContainerEnded) -> None:
     tasks.give_back(context, container)  # its agent is told over its own connection
     if container.former is not None:
         context.touch(context.task(container.former))  # why it was lost is known now
+
+
+def _note_unsaved(context: EventContext, container: ContainerData, event: ContainerEnded) -> None:
+    """Files of its task's newest attempt that did not come with it. A later attempt writes its own."""
+    if not event.unsaved or container.task is not None or container.served is None:
+        return
+    data = context.task(container.served)
+    if data.exit is None or data.state in LIVE or data.attempt != container.former_attempt:
+        return
+    data.exit = msgspec.structs.replace(data.exit, unsaved=data.exit.unsaved + event.unsaved)
+    context.changes += 1
+    what = f"files of {data.task} on {container.node} are not saved: {'; '.join(event.unsaved)}"
+    context.record("files-lost", what, level=Level.WARNING, data=data, node=container.node)
 
 
 def _strengthen(context: EventContext, container: ContainerData, event: ContainerEnded) -> None:

@@ -94,6 +94,9 @@ class ContainerEnded(Event, frozen=True, kw_only=True):
     proven: bool = True
     """False: the backend has given the container up, but cannot know that its processes have ended:
     the node does not answer."""
+    unsaved: tuple[str, ...] = ()
+    """What of its files the backend could not bring to the job directory, each with the reason, one line
+    each."""
 
 
 class PreemptionNoticed(Event, frozen=True, kw_only=True):

@@ -88,6 +88,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     total_s: float | None = None
     lease_s: float = 30.0
     """An agent that cannot reach a coordinator for so long ends its programs and itself."""
+    give_back_s: float = 30.0
+    """At the job's end, a container whose end is not confirmed is not waited for longer."""
     failure_window_s: float = 0.3
     """From the first failure report to its classification: a late report may be the stronger one."""
     reconnect_s: float = 5.0

@@ -212,6 +212,8 @@ class ContainerData(msgspec.Struct, kw_only=True):
     former: Task | None = None
     """Of one that is being given back: whose attempt ran in it."""
     former_attempt: int = 0
+    served: Task | None = None
+    """Of one that is being given back: the task that had it, also where none of its attempts can live there."""
     over: bool = False
     """Of one that is being given back: the attempt's programs are known to have ended."""
     granted: float

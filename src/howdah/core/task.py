@@ -49,8 +49,6 @@ from howdah.core.state import (
 S = TaskState
 ENDING_MARGIN_S = 15.0
 """An attempt that has not ended this long after its grace, or its time to save, loses its container."""
-GIVE_BACK_S = 30.0
-"""At the job's end, a container whose end is not confirmed is not waited for longer."""
 _SILENT_EXIT = Exit(failed_to_start="its agent does not say how it ended")
 
 
@@ -75,7 +73,7 @@ def detach(context: EventContext, data: TaskData, container: ContainerData) -> N
     """The task has this container no longer; it stays on the books until nothing lives in it."""
     data.container_id, data.pids = None, ()
     data.ports = ()  # they were that container's
-    container.task = None
+    container.task, container.served = None, data.task
     # An agent that never registered is refused when it does: no program of ours will run there.
     container.former = data.task if container.registered else None
     container.former_attempt, container.over = data.attempt, data.state not in LIVE
@@ -89,7 +87,7 @@ def give_back(context: EventContext, container: ContainerData) -> None:
     container.released = True
     context.emit(ReleaseContainer(container_id=container.container_id))
     if context.state.phase is JobPhase.FINISHING:
-        context.set_time(container, "deadline", context.now + GIVE_BACK_S)
+        context.set_time(container, "deadline", context.now + context.plan.give_back_s)
     elif container.silent:
         context.set_time(container, "deadline", container.heard + context.plan.lease_s)
 

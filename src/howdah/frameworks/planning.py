@@ -80,8 +80,9 @@ def problems(job: Job) -> list[Problem]:
     return found + [p for p in checks.check(expanded, framework, rules) if p.key not in known]
 
 
-def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
-    """The plan of an expanded job that has no problems; ``lease_s`` is the backend's, for agents."""
+def plan(job: Job, job_id: str, *, lease_s: float = 30.0, give_back_s: float = 30.0) -> Plan:
+    """The plan of an expanded job that has no problems; ``lease_s``, for agents, and ``give_back_s`` are
+    the backend's."""
     framework = registry.get(job.framework)
     join = _network_join(job)
     stages = _stages(job)
@@ -96,6 +97,7 @@ def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
         hold_s=seconds(times.hold) or 0.0,
         total_s=seconds(times.total),
         lease_s=lease_s,
+        give_back_s=give_back_s,
         checkpoints=job.checkpoint is not None,
         outputs=job.outputs is not None and bool(job.outputs.folders),
     )

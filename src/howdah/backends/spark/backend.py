@@ -25,6 +25,7 @@ from howdah.backends.spark.coordinator_process import DriverConnection, inherite
 from howdah.backends.spark.driver_containers import DriverContainers
 from howdah.backends.spark.facts import role_gpus, too_few_gpus, unseen
 from howdah.backends.spark.messages import (
+    LAST_UPLOAD_S,
     LEASE_S,
     Exited,
     RequestSlots,
@@ -62,6 +63,8 @@ CLOSE_S = 5.0
 """For container processes to clean up at the end."""
 EXPECT_S = 15.0
 """For the container processes of a Spark job that an earlier coordinator had requested."""
+GIVE_BACK_S = LAST_UPLOAD_S + 15.0
+"""For the agent to end, and its last files to be uploaded."""
 AGENT_LEASE_S = 20.0
 """Longer than that of container processes: a busy driver's host must not cost a training."""
 
@@ -71,6 +74,7 @@ class SparkBackend(Backend):
 
     name = "spark"
     lease_s = AGENT_LEASE_S
+    give_back_s = GIVE_BACK_S
     lists_all = True
     page_readers: PageReaders = PageReaders()
     queue = ""
@@ -330,7 +334,7 @@ class SparkBackend(Backend):
         kind = exited.kind
         if exited.container_id in self._releasing and kind is ContainerEndKind.EXITED:
             kind = ContainerEndKind.RELEASED
-        self._ended(exited.container_id, kind, exited.detail)
+        self._ended(exited.container_id, kind, exited.detail, exited.unsaved)
         self._assign_soon()
 
     def lost(self, container: RegisteredContainer, reason: str, kind: ContainerEndKind) -> None:
@@ -342,12 +346,20 @@ class SparkBackend(Backend):
         elif container_id:
             self._ended(container_id, kind, reason)
 
-    def _ended(self, container_id: str, kind: ContainerEndKind, detail: str) -> None:
+    def _ended(
+        self,
+        container_id: str,
+        kind: ContainerEndKind,
+        detail: str,
+        unsaved: tuple[str, ...] = (),
+    ) -> None:
         self._granted.pop(container_id, None)
         self._releasing.discard(container_id)
         if container_id in self._state.containers:
             self._state.ended(container_id)
-            self._emit_soon(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+            self._emit_soon(
+                ContainerEnded(container_id=container_id, kind=kind, detail=detail, unsaved=unsaved)
+            )
 
     # -- the driver ----------------------------------------------------------------------------
 

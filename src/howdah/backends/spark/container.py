@@ -40,9 +40,10 @@ from howdah.backends.local.node.event_loop import EventLoop, Timer
 from howdah.backends.local.node.forking import no_input
 from howdah.backends.local.node.log import log_to, note
 from howdah.backends.spark import container_folder
-from howdah.backends.spark.artifacts import ArtifactUploader
+from howdah.backends.spark.artifacts import LARGEST, ArtifactUploader
 from howdah.backends.spark.launch_bundle import ContainerConfig
 from howdah.backends.spark.messages import (
+    LAST_UPLOAD_S,
     ON_DRIVER,
     AcknowledgeExit,
     Exited,
@@ -74,8 +75,6 @@ UPLOAD_S = 0.5
 """Between two looks for what has to be uploaded."""
 FULL_BYTES = 4 << 20
 """Nothing more is uploaded while so much waits to be sent."""
-LAST_UPLOAD_S = 60.0
-"""For the last files, once the container has ended."""
 PREEMPTED_GRACE_S = 2.0
 """For the agent, once Spark has ended the task."""
 STOP_GRACE_S = 1.0
@@ -335,14 +334,25 @@ class ContainerProcess:
         done = self._send_changes()
         late = time.monotonic() > self._upload_until
         if self._exited is not None and self._connection is not None and (done or late):
-            exited = self._exited
-            if self._uploader is not None and self._uploader.truncated:
-                detail = f"{exited.detail} (not all of its files were uploaded: too much)".strip()
-                exited = msgspec.structs.replace(exited, detail=detail)
-            self._send(exited)
+            self._send(self._with_unsaved(self._exited, done=done))
         elif self._uploader is not None or self._exited is not None:
             pause_s = UPLOAD_S if self._exited is None else 0.02
             self._upload_timer = self._loop.later(pause_s, self._upload)
+
+    def _with_unsaved(self, exited: Exited, *, done: bool) -> Exited:
+        """With what of its files was not uploaded; ``done``: all that may be was."""
+        if self._uploader is None:
+            return exited
+        lines = [
+            f"{folder}: not all was uploaded to the driver's machine: it is more than {LARGEST >> 30} GiB"
+            for folder in self._uploader.truncated
+        ]
+        if not done:
+            lines.append(
+                f"{self._uploader.latest or 'its files'} and what follows: not uploaded to the driver's "
+                "machine in time"
+            )
+        return msgspec.structs.replace(exited, unsaved=tuple(lines))
 
     def _send_changes(self) -> bool:
         """True if all there is has been given to the connection."""
@@ -360,8 +370,8 @@ class ContainerProcess:
     def _upload_last(self) -> None:
         if self._connection is None or self._exited is None:
             return
-        self._send_changes()
-        self._send(self._exited)
+        done = self._send_changes()
+        self._send(self._with_unsaved(self._exited, done=done))
 
     def _acknowledged(self, container_id: str) -> None:
         """The end is recorded: the process is free for another container."""

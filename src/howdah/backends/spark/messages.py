@@ -16,6 +16,8 @@ from howdah.backends.local.messages import Acknowledge, Ended, Launch, Message, 
 
 LEASE_S = 10.0
 """How long container processes and their agents go on without a coordinator."""
+LAST_UPLOAD_S = 60.0
+"""For the last files, once the container has ended."""
 
 
 # -- container process to coordinator ------------------------------------------------------------
@@ -24,6 +26,9 @@ LEASE_S = 10.0
 class Exited(Ended, frozen=True, kw_only=True):
     """No process of the container is left and its files are uploaded. Repeated until
     `AcknowledgeExit`."""
+
+    unsaved: tuple[str, ...] = ()
+    """What of its files was not uploaded, and why; a line each."""
 
 
 class Register(Message, frozen=True, kw_only=True):

@@ -11,6 +11,8 @@ import hashlib
 import hmac
 import logging
 import socket
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +45,8 @@ SPARE_S = 90.0
 """How long a process without a container is kept for a restart: longer than the longest backoff."""
 UNUSED_S = 20.0
 """The same for one that never had a container: it does not seem to be needed."""
+UNWRITTEN_NAMED = 3
+"""Of files that could not be written, so many are named."""
 
 
 # -- what is on disk -------------------------------------------------------------------------------
@@ -139,6 +143,8 @@ class RegisteredContainer:
         self.stopping = False
         self.preempted = ""
         """Why Spark has ended its task."""
+        self.unwritten: dict[str, str] = {}
+        """Files of its container that could not be written here, by path: why."""
         self._timer: asyncio.TimerHandle | None = None
 
     def send(self, message: msgspec.Struct) -> None:
@@ -324,10 +330,7 @@ class ContainerRegistry:
         host = container.registration.host
         match message:
             case FilePart():
-                try:
-                    self._artifacts.write(message)
-                except (OSError, ValueError) as error:
-                    log.error("%s of %s is lost: %s", message.path, host, error)
+                self._write(container, message)
             case Exited():
                 self._exited(container, message)
             case Preempted():
@@ -336,7 +339,23 @@ class ContainerRegistry:
             case _:
                 pass
 
+    def _write(self, container: RegisteredContainer, part: FilePart) -> None:
+        if part.offset == 0:
+            container.unwritten.pop(part.path, None)
+        elif part.path in container.unwritten:
+            return  # behind a hole nothing is of use
+        try:
+            self._artifacts.write(part)
+        except (OSError, ValueError) as error:
+            container.unwritten[part.path] = str(error)
+            log.error("%s of %s is lost: %s", part.path, container.registration.host, error)
+
     def _exited(self, container: RegisteredContainer, exited: Exited) -> None:
+        if container.unwritten:
+            exited = msgspec.structs.replace(
+                exited, unsaved=(*exited.unsaved, *_not_written(container.unwritten))
+            )
+            container.unwritten.clear()
         self._acknowledge(container, exited.container_id)
         if container.preempted:
             exited = msgspec.structs.replace(
@@ -384,6 +403,13 @@ class ContainerRegistry:
 
     def _registered(self) -> Registered:
         return Registered(address=self._address, lease_s=self._lease_s)
+
+
+def _not_written(problems: Mapping[str, str]) -> Iterator[str]:
+    for path, problem in islice(problems.items(), UNWRITTEN_NAMED):
+        yield f"{path}: could not be written on the driver's machine: {problem}"
+    if len(problems) > UNWRITTEN_NAMED:
+        yield f"{len(problems) - UNWRITTEN_NAMED} more files could not be written there"
 
 
 def _proof(registration: Register) -> str:
