@@ -12,6 +12,7 @@ import pytest
 
 import howdah
 from howdah.hadoop import errors
+from howdah.hadoop import scheduler as schedulers
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import yarn
@@ -227,6 +228,23 @@ async def test_a_registration_whose_answer_is_lost_has_been_made(
             async with Scheduler(through(configuration, port), user, token) as scheduler:
                 with pytest.raises(AnswerLost):
                     await scheduler.register("127.0.0.1", -1, "")
+                await scheduler.allocate()
+
+
+async def test_a_registration_that_has_failed_may_have_been_made(
+    configuration: Configuration, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedulers, "_AGAIN_S", 3600.0)  # a try that fails uses up all the time
+    address = configuration.rm_addresses("scheduler")[0]
+    async with master(configuration, user, register=False) as mine:
+        token = mine.scheduler.rpc.identity.token
+        assert token is not None
+        async with Relay((address.host, address.port), cut=True) as port:
+            async with Scheduler(through(configuration, port), user, token) as scheduler:
+                with pytest.raises(errors.ConnectionLost):
+                    await scheduler.register("127.0.0.1", -1, "")
+                with pytest.raises(AnswerLost):
+                    await scheduler.register_again()
                 await scheduler.allocate()
 
 

@@ -45,9 +45,10 @@ class Scheduler(Service):
     """Registering, the heartbeat that asks for containers and brings them, and the end.
 
     It keeps what the protocol needs between calls: the response id, the request whose answer was
-    lost, the newest AMRM token. It does not keep what was asked for: after
-    `ApplicationMasterNotRegistered` (the RM restarted or failed over) call `register_again` and
-    send all that is outstanding once more: asks, releases, the blacklist.
+    lost, a registration whose answer was, the newest AMRM token. It does not keep what was asked for:
+    after `ApplicationMasterNotRegistered` (the RM restarted or failed over) call `register_again` and
+    send all that is outstanding once more: asks, releases, the blacklist. The same holds after
+    `InvalidApplicationMasterRequest`: the RM may have executed a registration that had timed out.
 
     One call at a time.
     """
@@ -72,6 +73,8 @@ class Scheduler(Service):
             addresses, identity, retry=retry, limits=limits or ConnectionLimits(idle_s=None)
         )
         self._registration: yarn.RegisterApplicationMasterRequestProto | None = None
+        self._lost: HadoopError | None = None
+        """Why the answer to a registration has not come, if one may have been made."""
         self._response_id = 0
         self._unanswered: deque[yarn.AllocateRequestProto] = deque()
         self._arrived = yarn.AllocateResponseProto()
@@ -109,29 +112,31 @@ class Scheduler(Service):
         """Register once more as before, when the RM has forgotten it.
 
         Raises:
-            AnswerLost: as for `register`.
+            AnswerLost: as for `register`, also where the answer to an earlier call was lost.
+            InvalidApplicationMasterRequest: it is registered, and by nothing that was sent here and not
+                answered: another process uses the same token.
             RuntimeError: `register` was never called.
         """
         if self._registration is None:
             raise RuntimeError("register comes before register_again")
         total_s = self.rpc.retry.max_wait_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + total_s
-        lost: HadoopError | None = None
         while True:
             left_s = max(0.001, deadline - time.monotonic())
             try:
                 answer = await self._register_once(self._registration, left_s)
             except (ConnectionLost, CallTimeout) as error:
+                self._lost = error
                 if time.monotonic() + _AGAIN_S > deadline:
                     raise
-                lost = error
                 await asyncio.sleep(_AGAIN_S)
                 continue
             except InvalidApplicationMasterRequest as error:
-                if lost is None:
+                if self._lost is None:
                     raise
+                why = f"the answer to the registration was lost: {self._lost}"
                 self._registered_anew()
-                raise AnswerLost(f"the answer to the registration was lost: {lost}") from error
+                raise AnswerLost(why) from error
             self._registered_anew()
             return answer
 
@@ -148,6 +153,7 @@ class Scheduler(Service):
         )
 
     def _registered_anew(self) -> None:
+        self._lost = None
         self._response_id = 0
         self._unanswered.clear()
 
@@ -179,7 +185,7 @@ class Scheduler(Service):
         not been taken.
 
         Raises:
-            ApplicationMasterNotRegistered: see the class.
+            ApplicationMasterNotRegistered, InvalidApplicationMasterRequest: see the class.
             ApplicationAttemptNotFound: the attempt is over for the RM.
             InvalidResourceRequest: something asked for can never be given; nothing was taken.
             InvalidContainerRelease: a container is not the application's.

@@ -30,6 +30,7 @@ from howdah.hadoop.errors import (
     ApplicationMasterNotRegistered,
     AuthenticationError,
     HadoopError,
+    InvalidApplicationMasterRequest,
     InvalidBlacklist,
     InvalidContainerRelease,
     InvalidResourceRequest,
@@ -41,7 +42,7 @@ from howdah.hadoop.errors import (
 )
 from howdah.hadoop.ids import ContainerId
 from howdah.hadoop.protos import yarn
-from howdah.hadoop.scheduler import AnswerLost, Scheduler
+from howdah.hadoop.scheduler import REGISTER_S, AnswerLost, Scheduler
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -171,7 +172,11 @@ class AllocateLoop:
             log.warning("the ResourceManager does not take what was said: %s", error)
             self._unsent = msgspec.structs.replace(self._unsent, release=(), blacklist=())
             await self._send(self._unsent)
-        except (ApplicationMasterNotRegistered, ApplicationAttemptNotFound) as error:
+        except (
+            ApplicationMasterNotRegistered,
+            ApplicationAttemptNotFound,
+            InvalidApplicationMasterRequest,
+        ) as error:
             await self._register_again(error)
         except (InvalidToken, AuthenticationError) as error:
             raise AttemptSuperseded(
@@ -249,7 +254,7 @@ class AllocateLoop:
         """The ResourceManager has forgotten this master: after its restart or fail-over."""
         log.warning("the ResourceManager wants this master to register again: %s", error or "")
         try:
-            answer = await self._scheduler.register_again()
+            answer = await self._scheduler.register_again(timeout_s=REGISTER_S + RETRY_S)
         except AnswerLost as problem:
             log.warning("%s; this master has its containers and tokens already", problem)
             answer = yarn.RegisterApplicationMasterResponseProto()
