@@ -127,7 +127,9 @@ async def test_how_former_coordinators_died_is_told_once(tmp_path: Path) -> None
         job.start()
         agents = await job.backend.running(2)
         await job.kill()
-        end = CoordinatorEnd(who="process 7", reason="EncodeError: no token", time=1.0)
+        end = CoordinatorEnd(
+            who="process 7", reason="EncodeError: no token", time=1764259200.123457
+        )
         coordinator_ends.write(job.directory.path, end)
         for incarnation in (2, 3):
             job.start()

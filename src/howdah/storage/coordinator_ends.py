@@ -38,7 +38,8 @@ class CoordinatorEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(folder: Path, end: CoordinatorEnd) -> str:
     """Write it down; the name of the file."""
-    name = f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_.-]', '-', end.who)}.json"
+    # A process of that id may end once more: of the next machine or container, where ids begin anew.
+    name = f"{_PREFIX}{re.sub(r'[^A-Za-z0-9_.-]', '-', end.who)}-{end.time:.0f}.json"
     write_atomically(folder / name, msgspec.json.format(msgspec.json.encode(end), indent=2) + b"\n")
     return name
 
@@ -54,8 +55,12 @@ def read(folder: Path) -> list[CoordinatorEnd]:
 
 def records(folder: Path, recorded: Iterable[Record]) -> list[Record]:
     """Those that the job's records do not have yet, as records."""
-    known = {record.data.get("who") for record in recorded if record.kind == RECORD}
-    return [_record(end) for end in read(folder) if end.who not in known]
+    known = {
+        (record.data.get("who"), record.data.get("time"))
+        for record in recorded
+        if record.kind == RECORD
+    }
+    return [_record(end) for end in read(folder) if (end.who, end.time) not in known]
 
 
 def pause_s(ends: Sequence[CoordinatorEnd], lived_s: float, now: float | None = None) -> float:

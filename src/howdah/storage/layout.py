@@ -19,7 +19,7 @@
       function/                        a function job's pickled call and the script that makes it
       containers/<id>/                 working folders; removed at the end unless kept
       results/<rank>.pkl               return values of a function job
-      coordinator-died-<who>.json      why a coordinator ended before its job did
+      coordinator-died-<who>-<when>.json   why a coordinator ended before its job did
       final.json                       JobView at the end
       secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token,
                                        containers.key

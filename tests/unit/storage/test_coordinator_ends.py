@@ -27,6 +27,17 @@ def test_an_end_becomes_a_record_once(tmp_path: Path) -> None:
     assert coordinator_ends.records(tmp_path, [record, other]) == []
 
 
+def test_a_second_end_of_a_process_with_the_same_id_is_told_too(tmp_path: Path) -> None:
+    """Process ids begin anew with each container."""
+    coordinator_ends.write(tmp_path, end("process 7"))
+    told = coordinator_ends.records(tmp_path, ())
+    coordinator_ends.write(tmp_path, end("process 7", time=9000.25))
+    assert [each.time for each in coordinator_ends.read(tmp_path)] == [1000.0, 9000.25]
+    (second,) = coordinator_ends.records(tmp_path, told)
+    assert second.data["time"] == 9000.25
+    assert coordinator_ends.records(tmp_path, [*told, second]) == []
+
+
 def test_a_damaged_note_hides_no_other(tmp_path: Path) -> None:
     name = coordinator_ends.write(tmp_path, end("a"))
     (tmp_path / name.replace("-a", "-b")).write_text("{")
