@@ -21,6 +21,7 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.storage import layout
 from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.jobdir import name_of
 from tests.cli.howdah import Run, start
 from tests.hadoop.cluster import Cluster
 from tests.yarn.runner import SMALL, until
@@ -192,6 +193,8 @@ def test_a_job_is_its_submitters_and_nobody_elses(
     (tmp_path / "other").mkdir()
     elsewhere = User("alice", hadoop, tmp_path / "other")
     store = f"{hadoop.default_fs}/user/alice/.howdah/jobs"
+    for called in ("@last", name_of(job_id), job_id[:-2]):
+        assert job_id in elsewhere.howdah("status", called, "--store", store).text
     (row,) = json.loads(elsewhere.howdah("list", "--store", store, "--json").text)
     assert (row["job_id"], row["user"]) == (job_id, "alice")
     (counted,) = json.loads(elsewhere.howdah("history", "--store", store, "--json").text)
