@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from howdah.agent.launch import HERE
+from howdah.core.messages import TaskSaving
 from howdah.wire.messages import AgentNote, Mirror
 from tests.agent.rig import TASK, Rig, python, until
 
@@ -73,10 +74,9 @@ async def test_the_events_of_all_tasks_are_brought_to_tensorboard(tmp_path: Path
         assert (await rig.exit()).code == 0
 
 
-async def test_a_place_that_cannot_be_written_is_told_and_costs_nothing_else(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "job").write_text("in the way")
+async def test_a_place_that_is_back_at_the_end_has_all_that_was_written(tmp_path: Path) -> None:
+    away = tmp_path / "job"
+    away.write_text("in the way")
     async with Rig(tmp_path) as rig:
         await rig.agent()
         await rig.prepare()
@@ -85,4 +85,35 @@ async def test_a_place_that_cannot_be_written_is_told_and_costs_nothing_else(
         assert note.task == TASK
         assert "TensorBoard folder is not up to date" in note.text
         (tmp_path / "containers/c1/task/go").touch()
-        assert (await rig.exit()).code == 0
+        await rig.hear(TaskSaving)
+        away.unlink()
+        exit = await rig.exit()
+        assert (exit.code, exit.unsaved) == (0, ())
+    assert (away / "tensorboard/worker-0/events.1").read_text() == "one two"
+
+
+async def test_what_a_place_has_not_taken_in_time_is_in_the_exit_and_fails_nothing(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "job").write_text("in the way")
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare(save_s=2.0)
+        await rig.start(python(WRITE, EVENTS=f"{HERE}/tensorboard"), mirror=push(tmp_path))
+        (tmp_path / "containers/c1/task/go").touch()
+        exit = await rig.exit()
+        assert exit.code == 0
+        (line,) = exit.unsaved
+        assert line.startswith("TensorBoard files: ")
+        assert str(tmp_path / "job") in line
+
+
+async def test_a_place_that_will_never_take_it_is_not_waited_for(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare()
+        nowhere = Mirror(way="push", folder=f"{HERE}/tensorboard", place="nosuch://x/worker-0")
+        await rig.start(python(WRITE, EVENTS=f"{HERE}/tensorboard"), mirror=nowhere)
+        (tmp_path / "containers/c1/task/go").touch()
+        (line,) = (await rig.exit()).unsaved
+        assert line.startswith("TensorBoard files: ")

@@ -367,7 +367,7 @@ class Attempt:
             if self._outputs.wanted:
                 works.append(self._outputs.save(limit_s))
             if mirror.wanted:
-                works.append(mirror.save())
+                works.append(mirror.save(limit_s))
         self.phase = HeldPhase.SAVING
         if works:
             # A failure is said at once: the others need not run on until all is saved.
@@ -381,7 +381,11 @@ class Attempt:
             finally:
                 saying.cancel()
                 self._saving = None
-        return self._checkpoints.unsaved(limit_s) + self._outputs.unsaved(limit_s)
+        return (
+            self._checkpoints.unsaved(limit_s)
+            + self._outputs.unsaved(limit_s)
+            + mirror.unsaved(limit_s)
+        )
 
     def _save_left(self) -> float:
         """Seconds that saving may still take."""

@@ -222,8 +222,13 @@ class FolderMirror:
         self._container = container
         self._start = start
         self._over = asyncio.Event()
+        self._limit_s = 0.0
         self._helper: Helper | None = None
         self._work: asyncio.Task[None] | None = None
+        self._trouble = ""
+        """Why the folder elsewhere is not up to date; empty where nothing keeps it from that."""
+        self._lost = ""
+        """Why the last push was not whole."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -248,13 +253,31 @@ class FolderMirror:
         mirror = self._start.mirror
         return mirror is not None and mirror.way == "push" and workfolder.has_files(mirror.folder)
 
-    async def save(self) -> None:
-        """Push what came last; to be cancelled when there is no more time."""
+    async def save(self, limit_s: float) -> None:
+        """Push what came last, for so long; to be cancelled when there is less time."""
         assert self._work is not None
+        self._limit_s = limit_s
         self._over.set()
-        if self._helper is not None:
-            self._helper.finish()
+        self._tell_last()
         await asyncio.wait({self._work})
+
+    def unsaved(self, limit_s: float) -> tuple[str, ...]:
+        """What could not be pushed in ``limit_s`` seconds, and why; a line, or none."""
+        mirror = self._start.mirror
+        if mirror is None or mirror.way != "push" or self._work is None:
+            return ()
+        why = self._lost
+        if not why and not self._work.done():
+            why = self._trouble
+            if self._over.is_set():
+                what = why or f"{mirror.place} has not taken all of them"
+                why = f"{what}; no more time than {limit_s:g} s was left"
+        return (f"TensorBoard files: {why}",) if why else ()
+
+    def _tell_last(self) -> None:
+        if self._helper is not None and self._over.is_set():
+            self._helper.tell(f"finish {self._limit_s:.3f}")
+            self._helper.finish()
 
     async def _keep(self, mirror: Mirror, folder: Path) -> None:
         pushes = mirror.way == "push"
@@ -269,8 +292,7 @@ class FolderMirror:
                 argv = module("howdah.storage.helper", mirror.way, file)
                 async with self._container.helpers.running(argv) as helper:
                     self._helper = helper
-                    if self._over.is_set():
-                        helper.finish()
+                    self._tell_last()
                     while (line := await helper.line()) is not None:
                         self._heard(line)
                     status = await helper.wait()
@@ -282,6 +304,7 @@ class FolderMirror:
             finally:
                 self._helper = None
             if self._over.is_set():
+                self._lost = problem
                 return
             log.warning("the helper for %s ended: %s", folder, problem)
             await self._sleep(_AGAIN_S)
@@ -293,8 +316,9 @@ class FolderMirror:
 
     def _heard(self, line: bytes) -> None:
         with contextlib.suppress(msgspec.DecodeError):
-            if problem := msgspec.json.decode(line, type=_Said).problem:
-                text = f"its TensorBoard folder is not up to date elsewhere: {problem}"
+            before, self._trouble = self._trouble, msgspec.json.decode(line, type=_Said).problem
+            if self._trouble and self._trouble != before:
+                text = f"its TensorBoard folder is not up to date elsewhere: {self._trouble}"
                 self._container.note(self._start, text)
 
 

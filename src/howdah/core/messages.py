@@ -171,7 +171,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     answer: str | None = None
     """What the preprocess step printed for all programs (`howdah.frameworks.sidecars.ANSWER`)."""
     unsaved: tuple[str, ...] = ()
-    """What of its checkpoints and outputs is saved nowhere, each with the reason, one line each."""
+    """What of its files is saved nowhere, each with the reason, one line each."""
     outputs: int = 0
     """Files of its output folders that were copied."""
     made: Made | None = None

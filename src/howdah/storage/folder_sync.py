@@ -3,7 +3,8 @@
 For programs that can only write local files (or read them) where the job's folder is on HDFS:
 TensorBoard's event files, above all. In a helper process (`howdah.storage.helper`) it looks every
 ``every_s`` until its standard input ends or SIGTERM comes, and once more then. It tells when something
-does not work, and goes on trying; once a later attempt of the task writes there, it ends.
+does not work, and goes on trying; once a later attempt of the task writes there, it ends. A line
+``finish <seconds>`` before the end of its input says how long what fails at the end may be tried again.
 
 Files only grow or are replaced; one that is removed here stays there. Hidden files and ``*.tmp``
 are left out.
@@ -16,6 +17,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -23,12 +25,14 @@ import msgspec
 
 from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.confined_paths import open_beneath
-from howdah.storage.errors import Outdated, in_words
+from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.files import PRIVATE_FOLDER
 from howdah.storage.stores.destinations import Destination, is_hidden, open_destination
 
 _PIECE_BYTES = 4 << 20
 _COMPARED_BYTES = 4096
+_LAST_PAUSE_S = (0.25, 5.0)
+"""First and longest pause before what failed at the end is tried again."""
 
 
 class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,15 +168,23 @@ class Puller:
 
 
 def follow(way: str, spec: FollowSpec, report: Callable[[CheckpointProblem], None]) -> None:
-    """``push`` or ``pull`` again and again until standard input ends or SIGTERM comes, then once more."""
+    """``push`` or ``pull`` again and again until standard input ends or SIGTERM comes, then once more.
+
+    What does not work goes to ``report`` once, and an empty problem when it works again.
+
+    Raises:
+        Exception: what kept the last push from being whole.
+    """
     folder, pusher = Path(spec.folder), None
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer)
     signal.signal(signal.SIGTERM, lambda *_: None)
     reported = ""
-    over = False
+    over, limit_s = False, 0.0
+    deadline, pause_s = 0.0, _LAST_PAUSE_S[0]
     while True:
+        failed: Exception | None = None
         try:
             if way == "pull":
                 Puller(open_destination(spec.place), folder).pull()
@@ -181,20 +193,34 @@ def follow(way: str, spec: FollowSpec, report: Callable[[CheckpointProblem], Non
                     folder, open_destination(spec.place, attempt=spec.attempt, within=spec.job_dir)
                 )
                 pusher.push()
-            reported = ""
         except Outdated as error:
             report(CheckpointProblem(problem=str(error)))
             return
         except Exception as error:
             # fsspec's stores raise what they like; whatever it is, the next time it may work.
-            text = in_words(error)
-            if text != reported:
-                report(CheckpointProblem(problem=text))
-            reported = text
-        if over:
+            failed = error
+        text = in_words(failed) if failed is not None else ""
+        if text != reported:
+            report(CheckpointProblem(problem=text))
+        reported = text
+        if not over:
+            ready, _, _ = select.select([sys.stdin, reader], [], [], spec.every_s)
+            if reader in ready:
+                over, limit_s = True, 0.0
+            elif ready and not (line := os.read(sys.stdin.fileno(), 4096)):
+                over = True
+            elif ready:
+                with contextlib.suppress(ValueError, IndexError):
+                    limit_s = float(line.split()[-1])
+            deadline = time.monotonic() + limit_s
+        elif failed is None or way == "pull":
             return
-        ready, _, _ = select.select([sys.stdin, reader], [], [], spec.every_s)
-        over = reader in ready or (bool(ready) and not os.read(sys.stdin.fileno(), 4096))
+        elif not is_transient(failed) or time.monotonic() + pause_s > deadline:
+            raise failed
+        else:
+            if select.select([reader], [], [], pause_s)[0]:
+                raise failed
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S[1])
 
 
 if __name__ == "__main__":  # agents that began before an upgrade start it by this name

@@ -119,7 +119,8 @@ class JobView(_View, frozen=True, kw_only=True):
     checkpoint: str | None = None
     """The newest complete one."""
     unsaved: tuple[str, ...] = ()
-    """What of its checkpoints and outputs is saved nowhere, a line each with task and reason."""
+    """What of its checkpoints, outputs and TensorBoard files is saved nowhere, a line each with task and
+    reason; and where outputs are that could not be published."""
     links: tuple[WebLink, ...] = ()
     directory: str = ""
     page: str | None = None
