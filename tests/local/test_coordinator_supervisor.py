@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
-from howdah.backends.local import submit
+from howdah.backends.local import processes, submit
 from tests.conformance.local import wait_gone
 from tests.local.conftest import Node, options
 from tests.local.standins import begun
@@ -105,6 +106,25 @@ def test_a_job_whose_daemon_and_coordinator_were_killed_can_be_brought_back(
     wait_until(lambda: len(begun(node.path)) == 2, "a new coordinator begins")
     with pytest.raises(BackendError, match="has a node daemon already"):
         submit.revive(node.path, node.options)
+
+
+def test_a_coordinator_s_process_id_that_somebody_else_has_is_left_alone(
+    make_node: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator died just before the next daemon came, and its process id is given away again."""
+    node = make_node("waiting")
+    with subprocess.Popen(["sleep", "300"]) as stranger:
+        try:
+            start = processes.start_of(stranger.pid)
+            assert start is not None
+            monkeypatch.setattr(submit, "start_of", lambda pid: start - 1)
+            pid = submit.begin(node.options, adopt=True).go(node.path, coordinator=stranger.pid)
+            wait_until(lambda: len(begun(node.path)) == 1, "a new coordinator begins")
+            os.kill(pid, signal.SIGTERM)
+            assert wait_gone(node.path, 10.0)
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
 
 
 def test_a_daemon_told_to_end_ends_the_job_in_words(make_node: Make) -> None:

@@ -107,6 +107,8 @@ class Go(msgspec.Struct, frozen=True, kw_only=True):
     job_dir: str
     coordinator: int | None = None
     """The living coordinator to adopt; otherwise one is started."""
+    coordinator_start: int | None = None
+    """When that process began; see `NodeAddress`. None: the release before did not say."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ import msgspec
 
 from howdah.backends.base import BackendError, Submission, SubmissionCancelled
 from howdah.backends.local.messages import Go, NodeAddress, Reply
-from howdah.backends.local.processes import alive
+from howdah.backends.local.processes import alive, start_of
 from howdah.backends.local.spawn import Spawned
 from howdah.storage.jobdir import JobDirectory
 
@@ -54,12 +54,14 @@ class NodeStarter:
     def go(self, job_dir: Path, *, coordinator: int | None = None) -> int:
         """The job directory is complete: begin. Returns the daemon's process id.
 
-        With ``coordinator`` the daemon takes over from one that died.
+        With ``coordinator``, the living coordinator's process, the daemon takes over from one that died.
 
         Raises:
             BackendError: it could not be started; the text has the reason.
         """
-        word = msgspec.json.encode(Go(job_dir=str(job_dir.resolve()), coordinator=coordinator))
+        start = None if coordinator is None else start_of(coordinator)
+        go = Go(job_dir=str(job_dir.resolve()), coordinator=coordinator, coordinator_start=start)
+        word = msgspec.json.encode(go)
         answer = b""
         problem = "it ended without a word"
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from howdah.agent.host.processes import send_signal, stat
 from howdah.backends.local import processes
 from howdah.backends.local.node.coordinator_program import CoordinatorProgram
 from howdah.backends.local.node.event_loop import EventLoop, Timer
@@ -46,6 +47,8 @@ class CoordinatorSupervisor:
         """The living one."""
         self.adopted: bool = False
         """It was another daemon's child: nobody will see its exit code."""
+        self._start: int | None = None
+        """When an adopted one began; our own child keeps its process id until we reap it."""
         self.finished = False
         """It has said that the job is over."""
 
@@ -53,19 +56,20 @@ class CoordinatorSupervisor:
         """That child is the coordinator."""
         self.pid = pid
         self.adopted = False
+        self._start = None
         self._started = time.monotonic()
         self._loop.on_child(pid, self._ended)
 
-    def adopt(self, pid: int) -> None:
-        """That process, which is not our child, is the coordinator."""
+    def adopt(self, pid: int, start: int | None = None) -> None:
+        """That process, which is not our child and began at ``start``, is the coordinator."""
         self.pid = pid
         self.adopted = True
         self._started = None
-        started = processes.start_of(pid)
-        if started is None:
+        self._start = processes.start_of(pid) if start is None else start
+        if self._start is None:
             self._ended(None)
         else:
-            self._loop.on_end(pid, started, partial(self._ended, None))
+            self._loop.on_end(pid, self._start, partial(self._ended, None))
 
     def start(self) -> None:
         """Start a coordinator, in a fresh interpreter: an upgrade may have put another release where this
@@ -83,8 +87,7 @@ class CoordinatorSupervisor:
         """Pass SIGTERM on: the coordinator stops the job. Without one, the job is given up."""
         self._terminated = True
         if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
+            self._signal(self.pid, signal.SIGTERM)
         elif not self._done:
             if self._restart is not None:
                 self._restart.cancel()
@@ -97,8 +100,7 @@ class CoordinatorSupervisor:
         if self._restart is not None:
             self._restart.cancel()
         if self.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+            self._signal(self.pid, signal.SIGKILL)
         self._finish(reason)
 
     def disconnected(self) -> None:
@@ -109,6 +111,13 @@ class CoordinatorSupervisor:
     def last_words(self) -> str:
         """The last line of the coordinators' log."""
         return last_line(self._job_dir / COORDINATOR_LOG)
+
+    def _signal(self, pid: int, number: signal.Signals) -> None:
+        if self._start is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        elif (found := stat(pid)) is not None and found.start == self._start:
+            send_signal(found, number)
 
     def _coordinate(self) -> int:
         log_to(self._job_dir / COORDINATOR_LOG)

@@ -104,14 +104,16 @@ class NodeDaemon:
         self._write_address()
         self._supervisor.watch(coordinator)
 
-    def adopt(self, coordinator: int | None) -> None:
-        """Take over from a daemon that died: its agents, and the coordinator if it lives."""
+    def adopt(self, coordinator: int | None, start: int | None = None) -> None:
+        """Take over from a daemon that died: its agents, and the coordinator if it lives.
+
+        ``start`` is when that process began."""
         self._write_address()
         self._containers.adopt()
         if coordinator is None:
             self._supervisor.start()
         else:
-            self._supervisor.adopt(coordinator)
+            self._supervisor.adopt(coordinator, start)
 
     def run(self) -> None:
         """Until the job is over."""

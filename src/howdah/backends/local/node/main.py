@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         _answer(starter, Reply(pid=os.getpid(), problem=str(error)))
         os._exit(1)
     if early is None:
-        node.adopt(go.coordinator)
+        node.adopt(go.coordinator, go.coordinator_start)
     else:
         node.start(early.pid)
         early.go(job_dir)
