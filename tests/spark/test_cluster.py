@@ -175,6 +175,8 @@ def test_cached_epochs_run_spark_once_and_shuffle(spark: Any) -> None:
 
     frame = spark.range(0, 1000, 1, 4).mapInArrow(counted, "id long")
     with start(spark, collect) as cluster:
+        with pytest.raises(BadInput, match="shuffle=7 reorders cached epochs: add cache=True"):
+            cluster.train(frame, epochs=3, align="none", shuffle=7)
         report = cluster.train(frame, epochs=3, align="none", cache=True, shuffle=7)
         values = cluster.results()
     assert counter.value == 1000

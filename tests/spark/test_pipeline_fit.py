@@ -234,6 +234,7 @@ def test_columns_are_named_as_for_other_stages_and_a_fraction_is_held_back(spark
         ({"input_mapping": {"together": "x"}}, "features_col and input_mapping are both given"),
         ({"label_mapping": {"y": "y"}}, "label_col and label_mapping are both given"),
         ({"validation_col": "y"}, "validation_col and validation_fraction are both given"),
+        ({"shuffle": 3}, "shuffle=3 reorders cached epochs: add cache=True"),
     ):
         with pytest.raises(BadInput, match=words):
             estimator.fit(assembler.transform(data), both_of(estimator, both))

@@ -205,7 +205,8 @@ class Cluster:
                 the last epoch is left.
             align: ``drop``, ``pad`` or ``none``: see `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
-            shuffle: seed (or True) for another order in each cached epoch.
+            shuffle: seed (or True) for another order in each cached epoch, which are the second and
+                those after it. Only with ``cache``.
             exchange: each epoch gives a rank other partitions than the epoch before, as far as the
                 ranks' shares stay even. Spark feeds every epoch; ``data.cache()`` keeps the rows in its
                 executors. Not with ``cache``, which keeps them at the ranks.
@@ -465,6 +466,7 @@ def _options(
             "cache=True keeps the rows of a rank at that rank, and exchange=True gives them to others: "
             "leave cache out; data.cache() keeps the rows in Spark's executors, which feed each epoch"
         )
+    check_shuffle(shuffle, cache=cache)
     try:
         aligned = Align(align)
     except ValueError:
@@ -478,6 +480,21 @@ def _options(
         shuffle=seed,
         exchange=exchange,
         spill=_spill(spill),
+    )
+
+
+def check_shuffle(shuffle: int | bool | None, *, cache: bool) -> None:
+    """Refuse to reorder rows that are not kept.
+
+    Raises:
+        BadInput: ``shuffle`` is given without ``cache``.
+    """
+    if shuffle is None or shuffle is False or cache:
+        return
+    raise BadInput(
+        f"shuffle={shuffle} reorders cached epochs: add cache=True. Rows of other epochs come as Spark "
+        "feeds them; shuffle those in Spark (df.orderBy(rand(1)).write.parquet(path)), or as they are "
+        "read, by torch_loader(…, shuffle_buffer=10_000) or tf_dataset(…).shuffle(10_000)"
     )
 
 

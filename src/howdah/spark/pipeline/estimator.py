@@ -77,9 +77,11 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
         return model
 
     def _trained(self, dataset: DataFrame) -> Summary:
-        from howdah.spark.cluster import Cluster
+        from howdah.spark.cluster import Cluster, check_shuffle
 
         value = self.getOrDefault
+        shuffle = None if value("shuffle") < 0 else value("shuffle")
+        check_shuffle(shuffle, cache=value("cache"))
         rows, validation = self._rows(dataset)
         with Cluster.start(
             dataset.sparkSession,
@@ -109,7 +111,6 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             beside = (
                 ValidationFeed(cluster, validation, feeding) if validation is not None else None
             )
-            shuffle = None if value("shuffle") < 0 else value("shuffle")
             report = cluster.train(rows, shuffle=shuffle, **feeding)
             if beside is not None:
                 beside.finish()

@@ -258,7 +258,7 @@ class TrainingParams(ScoringParams):
     align: Any = param("Uneven ends of an epoch: drop, pad or none", to_text, "drop")
     cache: Any = param("Keep the rows at the workers between epochs", to_bool, False)
     shuffle: Any = param(
-        "Seed for another order in each cached epoch; -1: as they come", to_int, -1
+        "Seed for another order in each cached epoch, with cache; -1: as they come", to_int, -1
     )
     export_dir: Any = param(
         "Where the training function saves the model (args.export_dir): a path that driver and executors see, or a URL",
