@@ -31,6 +31,44 @@ def wheel(folder: Path, *, name: str = "tiny", version: str = "1.0", text: str =
     return path
 
 
+BACKEND = """
+import pathlib, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None, editable=False):
+    pathlib.Path("lib.egg-info").touch()
+    info = "lib-1.dist-info"
+    files = {
+        f"{info}/METADATA": "Metadata-Version: 2.1\\nName: lib\\nVersion: 1\\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+    }
+    if editable:
+        files["lib.pth"] = str(pathlib.Path("src").absolute())
+    else:
+        files["lib/__init__.py"] = pathlib.Path("src/lib/__init__.py").read_text()
+    record = "".join(f"{name},,\\n" for name in files) + f"{info}/RECORD,,\\n"
+    name = "lib-1-py3-none-any.whl"
+    with zipfile.ZipFile(pathlib.Path(folder, name), "w") as wheel:
+        for file, content in {**files, f"{info}/RECORD": record}.items():
+            wheel.writestr(file, content)
+    return name
+
+def build_editable(folder, config_settings=None, metadata_directory=None):
+    return build_wheel(folder, editable=True)
+"""
+
+
+def project(folder: Path, more: str = "") -> Path:
+    """A package ``lib`` that brings what builds it, and leaves something behind as setuptools does;
+    ``src/lib/__init__.py`` is for the test to write."""
+    (folder / "src/lib").mkdir(parents=True)
+    (folder / "backend.py").write_text(BACKEND)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "lib"\nversion = "1"\nrequires-python = ">=3.8"\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n' + more
+    )
+    return folder
+
+
 def venv(folder: Path, *packages: Path) -> Path:
     """A virtual environment with these wheels or (in folders) development installs."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.yarn import environment as of_benchmarks
+from howdah.packing import in_place
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.python import uv
 from howdah.packing.python.environment import environment
@@ -86,6 +87,84 @@ def test_the_same_requirements_are_built_once_and_other_ones_anew(
     second = pack(tmp_path, cache, requirements="r.txt")
     assert second.digest != first.digest
     assert pack(tmp_path, cache, requirements="r.txt", fresh=True).digest == second.digest
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-e .",
+        "-e lib",
+        "--editable=./lib",
+        ".",
+        "lib/[extra] ; python_version > '3'",
+        "lib @ file://{folder}/lib",
+        "lib @ ./lib",
+        "-r more/names.txt",
+    ],
+)
+def test_the_edited_code_of_a_local_package_is_shipped(
+    tmp_path: Path, cache: Path, line: str
+) -> None:
+    environments.program()
+    here = line in (".", "-e .")
+    folder = environments.project(tmp_path if here else tmp_path / "lib")
+    (tmp_path / "r.txt").write_text(line.format(folder=tmp_path) + "\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/names.txt").write_text("./lib\n")
+    code = folder / "src/lib/__init__.py"
+
+    def shipped(text: str) -> str:
+        code.write_text(f"def main(): print({text!r})\n")
+        first = pack(tmp_path, cache, requirements="r.txt")
+        assert pack(tmp_path, cache, requirements="r.txt") == first
+        place = unpack(first, tmp_path / text)
+        return run(place / "bin/python", "-c", "import lib; lib.main()")
+
+    assert [shipped("old"), shipped("new")] == ["old", "new"]
+
+
+@pytest.mark.parametrize("locked", [True, False])
+@pytest.mark.parametrize("source", ['{ path = "../lib" }', "{ workspace = true }"])
+def test_the_edited_code_of_a_project_s_sources_is_shipped(
+    tmp_path: Path, cache: Path, source: str, locked: bool
+) -> None:
+    uv = environments.program()
+    code = environments.project(tmp_path / "lib") / "src/lib/__init__.py"
+    (tmp_path / "app").mkdir()
+    if "workspace" in source:
+        (tmp_path / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["app", "l*"]\n')
+    (tmp_path / "app/pyproject.toml").write_text(
+        '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.8"\n'
+        f'dependencies = ["lib"]\n[tool.uv.sources]\nlib = {source}\n'
+    )
+    code.touch()
+    if locked:
+        subprocess.run([uv, "lock", "--quiet", "--offline"], cwd=tmp_path / "app", check=True)
+
+    def shipped(text: str) -> str:
+        code.write_text(f"def main(): print({text!r})\n")
+        place = unpack(pack(tmp_path, cache, project="app"), tmp_path / text)
+        return run(place / "bin/python", "-c", "import lib; lib.main()")
+
+    assert [shipped("old"), shipped("new")] == ["old", "new"]
+
+
+def test_an_editable_package_is_used_where_it_is_on_this_machine(tmp_path: Path) -> None:
+    """The environment is not built again for each edit."""
+    environments.program()
+    code = environments.project(tmp_path / "lib") / "src/lib/__init__.py"
+    (tmp_path / "r.txt").write_text("-e ./lib\n")
+    job = Job(environment=Environment(requirements="r.txt"))
+
+    def used(text: str) -> tuple[str | None, str]:
+        code.write_text(f"def main(): print({text!r})\n")
+        python = in_place.python(job, tmp_path, tmp_path / "cache")
+        assert python is not None
+        return python, run(Path(python), "-c", "import lib; lib.main()")
+
+    # Of another length: byte code goes by that and by whole seconds.
+    before, after = used("old"), used("edited")
+    assert before[0] == after[0] and (before[1], after[1]) == ("old", "edited")
 
 
 def test_what_uv_says_is_told(tmp_path: Path, cache: Path) -> None:

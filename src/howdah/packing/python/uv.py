@@ -19,15 +19,13 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.packing import ignore_rules
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress
 from howdah.packing.cache import Cache, tar_of
-from howdah.packing.folders import look
 from howdah.packing.python import venv
 from howdah.packing.python.interpreter import base_executable, minor
+from howdah.packing.python.local_packages import LocalPackages
 
 _NESTED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
-_LOCAL = re.compile(r"^\s*(?:-e\s+|--editable[\s=]+)?((?:\.{0,2}/|file://)[^\s;#]+)", re.MULTILINE)
 _TOLD_LINES = 12
 
 
@@ -36,6 +34,8 @@ class Recipe(msgspec.Struct, frozen=True):
 
     inputs: object
     """What it is built from, as far as that can be told without building it."""
+    edited: object
+    """What an archive of it is built from besides: editable packages, which it has copies of."""
     build: Callable[[Path, Progress], None]
     """Build it in a folder that is not there yet."""
     note: str
@@ -49,13 +49,19 @@ def of_requirements(path: Path) -> Recipe:
     """
     uv = find()
     python = base_executable()
-    inputs = ("requirements", _python_stamp(python), _read(path, set()))
+    packages = LocalPackages()
+    texts = _read(path, set())
+    for _, text in texts:
+        # Relative to where uv is run, also in a file that lies elsewhere.
+        packages.add_requirements(text, path.parent)
+    inputs = ("requirements", _python_stamp(python), texts, packages.stamps)
 
     def build(target: Path, progress: Progress) -> None:
         _make_venv(uv, python, target, progress)
-        _install(uv, target, ("-r", str(path)), path.parent, progress)
+        what = (*packages.reinstalling(), "-r", str(path))
+        _install(uv, target, what, path.parent, progress)
 
-    return Recipe(inputs, build, f"built from {path}")
+    return Recipe(inputs, packages.edited, build, f"built from {path}")
 
 
 def of_project(folder: Path) -> Recipe:
@@ -73,23 +79,28 @@ def of_project(folder: Path) -> Recipe:
     locked = (folder / "uv.lock").is_file()
     # Without a build system it is no package, and its own code is not installed.
     package = "build-system" in project
-    stamps = look(folder, ignore_rules.rules(folder.resolve())).stamps if package else ()
+    packages = LocalPackages()
+    if package:
+        packages.add(folder)
+    else:
+        packages.add_named_by(folder)
     lock = (folder / "uv.lock").read_bytes() if locked else b""
     python = _project_python(uv, folder)
-    inputs = ("project", str(folder), _python_stamp(python), text, lock, stamps)
+    inputs = ("project", str(folder), _python_stamp(python), text, lock, packages.stamps)
 
     def build(target: Path, progress: Progress) -> None:
         _make_venv(uv, python, target, progress)
         if locked:
             options = ("--locked", "--no-dev", "--no-editable", "--project", str(folder))
+            options = (*options, *packages.reinstalling())
             env = {"UV_PROJECT_ENVIRONMENT": str(target)}
             _run([uv, "sync", *options, "--python", str(target / "bin/python")], folder, env)
         else:
             what = (str(folder),) if package else ("-r", str(folder / "pyproject.toml"))
-            _install(uv, target, what, folder, progress)
+            _install(uv, target, (*packages.reinstalling(), *what), folder, progress)
 
     how = "its lock file" if locked else "its pyproject.toml; it has no uv.lock"
-    return Recipe(inputs, build, f"built from {folder}, by {how}")
+    return Recipe(inputs, packages.edited, build, f"built from {folder}, by {how}")
 
 
 def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = False) -> Archive:
@@ -109,7 +120,8 @@ def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = Fal
         content = msgspec.structs.replace(content, notes=notes)
         return tar_of(ArchiveKind.ENVIRONMENT, content, scratch, progress)
 
-    return Cache(cache).get(ArchiveKind.ENVIRONMENT, recipe.inputs, make, fresh=fresh)
+    inputs = (recipe.inputs, recipe.edited)
+    return Cache(cache).get(ArchiveKind.ENVIRONMENT, inputs, make, fresh=fresh)
 
 
 def find() -> str:
@@ -192,8 +204,8 @@ def _project_python(uv: str, folder: Path) -> Path:
     return own if Path(found).resolve().name == own.name else Path(found).resolve()
 
 
-def _read(path: Path, seen: set[Path]) -> list[tuple[str, object]]:
-    """The text of a requirements file and of those it names; local packages by their files."""
+def _read(path: Path, seen: set[Path]) -> list[tuple[str, str]]:
+    """The text of a requirements file and of those it names."""
     path = path.resolve()
     if path in seen:
         return []
@@ -202,17 +214,10 @@ def _read(path: Path, seen: set[Path]) -> list[tuple[str, object]]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PackingError(f"requirements in {path} cannot be read: {error}") from error
-    found: list[tuple[str, object]] = [(str(path), text)]
+    found = [(str(path), text)]
     for name in _NESTED.findall(text):
         if "://" not in name:
             found += _read(path.parent / name, seen)
-    for name in _LOCAL.findall(text):
-        place = path.parent / name.removeprefix("file://").partition("[")[0]
-        if place.is_dir():
-            found.append((str(place), look(place, ignore_rules.rules(place.resolve())).stamps))
-        elif place.is_file():
-            status = place.stat()
-            found.append((str(place), (status.st_size, status.st_ctime_ns)))
     return found
 
 
