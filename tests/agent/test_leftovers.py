@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from howdah.agent import ports
@@ -157,6 +159,54 @@ async def test_a_killed_watchdog_is_replaced(tmp_path: Path) -> None:
         assert second != first
         agent.kill()
         await until(lambda: not alive(started.pids[0]) and not alive(second), 30)
+
+
+NEXT_PID = Path("/proc/sys/kernel/ns_last_pid")
+
+BACKGROUND = """
+import os, sys, time
+os.setsid()
+if os.fork():
+    os._exit(0)
+os.write(1, str(os.getpid()).encode())
+os.close(1)
+time.sleep(1000)
+"""
+
+
+def daemon_in_session(number: int) -> int:
+    """Start a daemon in the session of that number, whose leader has ended; its process id."""
+    for _ in range(200):
+        NEXT_PID.write_text(str(number - 1))
+        leader = subprocess.Popen(
+            [sys.executable, "-c", BACKGROUND], stdout=subprocess.PIPE, text=True
+        )
+        pid = int(leader.communicate()[0])
+        if leader.pid == number:
+            return pid
+        os.kill(pid, signal.SIGKILL)  # another process has got the number that was wanted
+    raise AssertionError(f"no process came to have the id {number}")
+
+
+@pytest.mark.skipif(not os.access(NEXT_PID, os.W_OK), reason="process ids can't be chosen")
+async def test_a_session_with_the_number_of_a_rank_that_ended_long_ago_survives_the_agent(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("exit 0"), shell("exec sleep 1000"))
+        ended, running = started.pids
+        await until(lambda: not psutil.pid_exists(ended))
+        await until(lambda: psutil.Process(agent.pid).status() == psutil.STATUS_SLEEPING)
+        stranger = daemon_in_session(ended)
+        try:
+            watchdog = agent.watchdog()
+            agent.kill()
+            await until(lambda: not alive(running) and not alive(watchdog), 30)
+            assert alive(stranger)
+        finally:
+            os.kill(stranger, signal.SIGKILL)
 
 
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

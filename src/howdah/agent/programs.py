@@ -89,6 +89,11 @@ class Programs:
         return tuple(program.child.pid for program in self._programs)
 
     @property
+    def ended_pids(self) -> tuple[int, ...]:
+        """Of those that have ended, as far as noted."""
+        return tuple(program.child.pid for program in self._ended)
+
+    @property
     def running(self) -> bool:
         """Not all have ended, as far as noted."""
         return len(self._ended) < len(self._programs)

@@ -325,6 +325,7 @@ class ProgramRun:
             while programs.running and not programs.failed and not self._ending.begun:
                 programs.changed.clear()
                 await programs.changed.wait()
+                self._container.watchdog.drop_empty_sessions(programs.ended_pids)
             if not self._ending.begun:
                 if programs.running:
                     self._end(_SIBLING_GRACE_S)

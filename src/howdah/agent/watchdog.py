@@ -93,6 +93,15 @@ class Watchdog:
         self._told.discard((kind, str(what)))
         self._write(f"-{kind} {what}")
 
+    def drop_empty_sessions(self, pids: Collection[int]) -> None:
+        """Drop sessions of programs that have ended where nothing is left in them: their numbers are
+        given away again."""
+        told = {pid for pid in pids if ("session", str(pid)) in self._told}
+        if told:
+            left = _in_sessions(dict.fromkeys(told), ())
+            for pid in told - {process.session for process in left.values()}:
+                self.drop("session", pid)
+
     def stop(self) -> None:
         """The agent ends orderly and leaves nothing: the watchdog ends at once."""
         self._write("stop")
