@@ -19,6 +19,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.backends.base import (
+    Backend,
     BackendAway,
     BackendError,
     PageReaders,
@@ -85,7 +86,7 @@ _SUBMITTED = "APP_SUBMIT_TIME_ENV"
 _DIAGNOSTICS_CHARS = 4000
 
 
-class YarnBackend:
+class YarnBackend(Backend):
     """Implements `howdah.backends.base.Backend` for one job, in its application's master."""
 
     name = "yarn"
