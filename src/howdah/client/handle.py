@@ -218,7 +218,7 @@ class AsyncJobHandle:
         over = not follow or await self._remote.final() is not None
         position = FollowerPosition(NO_RECORDS)
         if tail is not None:
-            position.offsets |= await self._history.tails(tasks, tail)
+            position.offsets |= await self._history.tails(tasks, tail, following=not over)
         if over and attempt is not None:
             await self._check_attempt(names, tasks, attempt)
         logged = False
@@ -288,7 +288,7 @@ class AsyncJobHandle:
         if tail is not None:
             for update in await self._history.records(0):
                 position.seq = update.seq
-            position.offsets |= await self._history.tails((), tail)
+            position.offsets |= await self._history.tails((), tail, following=True)
         return position
 
     def task(self, name: str) -> Task:

@@ -34,7 +34,11 @@ that was reached, will not."""
 MERGED_BYTES = 64 * 1024 * 1024
 """Read at a time of all logs that are merged."""
 WINDOW = 256 * 1024
-"""Bytes of a log's end that are looked at for its last lines, where it is elsewhere."""
+"""Bytes of a log's end that are looked at first for its last lines, where it is elsewhere."""
+LONG_LINE = 1024
+"""Bytes that few lines have."""
+WIDER = 4
+"""So many times as many are looked at next, where these are too few lines."""
 MOST = 8
 """Logs that are named in a message."""
 
@@ -73,8 +77,11 @@ class History:
         kept = await asyncio.to_thread(offline_job.streams, self._directory, tasks)
         return sorted({*kept, *live.sizes, *lacking})
 
-    async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[LogId, int]:
-        """Where the last ``count`` lines of each log begin."""
+    async def tails(
+        self, tasks: tuple[Task, ...], count: int, *, following: bool
+    ) -> dict[LogId, int]:
+        """Where the last ``count`` lines of each log begin (of at most some 4 MiB). Who is ``following``
+        gets more of one that did not come in time."""
         live = (await self._live(tasks)).sizes
         await self._bring_logs(tasks, live)
 
@@ -85,7 +92,7 @@ class History:
             return {each: offline_job.tail_offset(self._directory, each, count) for each in found}
 
         kept = await asyncio.to_thread(look)
-        return kept | (await self._live_tails(live, count) if count > 0 else live)
+        return kept | (await self._live_tails(live, count, following) if count > 0 else live)
 
     async def log_blocks(
         self,
@@ -233,17 +240,47 @@ class History:
                     yield update
         self._silent |= missing
 
-    async def _live_tails(self, sizes: dict[LogId, int], count: int) -> dict[LogId, int]:
-        offsets = {stream: max(size - WINDOW, 0) for stream, size in sizes.items()}
+    async def _live_tails(
+        self, sizes: dict[LogId, int], count: int, following: bool
+    ) -> dict[LogId, int]:
+        found: dict[LogId, int] = {}
+        window, left = WINDOW, dict(sizes)
+        while left:
+            begins = {stream: max(size - window, 0) for stream, size in left.items()}
+            starts = await self._line_starts(left, begins, count)
+            for stream, begin in begins.items():
+                own = starts[stream]
+                if own:
+                    found[stream] = min(own[0], found.get(stream, own[0]))
+                silent = stream in self._silent
+                whole = begin == 0 or window >= offline_job.TAIL_BYTES
+                if silent or whole or len(own) >= count:
+                    place = left.pop(stream)
+                    # Rather too many lines than none: nobody is told here what is left out.
+                    if silent and following:
+                        place = max(place - count * LONG_LINE, begin)
+                    found.setdefault(stream, place)
+            window *= WIDER
+        return found
+
+    async def _line_starts(
+        self, sizes: dict[LogId, int], begins: dict[LogId, int], count: int
+    ) -> dict[LogId, deque[int]]:
+        """Where the last lines of each log begin, at most ``count``; what one begins within is left out."""
         found = {stream: deque[int](maxlen=count) for stream in sizes}
+
+        def add(stream: LogId, offset: int) -> None:
+            if offset == 0 or offset != begins[stream]:
+                found[stream].append(offset)
+
         lines = Lines()
-        async for update in self._live_bytes(sizes, offsets):
+        async for update in self._live_bytes(sizes, begins):
             stream = LogId(update.task, update.attempt)
-            starts = lines.feed(stream, update.offset, update.data)
-            found[stream].extend(offset for offset, _ in starts)
+            for offset, _ in lines.feed(stream, update.offset, update.data):
+                add(stream, offset)
         for stream, offset, _ in lines.finish_all():
-            found[stream].append(offset)
-        return {stream: starts[0] if starts else sizes[stream] for stream, starts in found.items()}
+            add(stream, offset)
+        return found
 
 
 def _in_words(streams: Collection[LogId]) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from howdah.backends.base import Running
 from howdah.backends.local.site import LocalSite
+from howdah.client import history
 from howdah.client.following.items import LogLine
 from howdah.client.handle import AsyncJobHandle
 from howdah.wire.messages import Watch
@@ -69,3 +70,58 @@ def test_a_log_that_was_lost_with_its_agent_is_not_waited_for(elsewhere: AsyncJo
             return [line async for line in elsewhere.logs("worker:0", follow=False)]
 
     assert [line.text for line in asyncio.run(read())] == ["one"]
+
+
+class Written:
+    """A coordinator of a task that has written ``data``: it sends what is asked for of it, but does not
+    answer the first ``silent`` that ask. Who follows on is told that the job has ended."""
+
+    def __init__(self, data: bytes, silent: int = 0) -> None:
+        self._data = data
+        self._silent = silent
+
+    async def serve(self, client: Client) -> None:
+        request = await client.receive()
+        await client.say(running(1, log_size=len(self._data)))
+        if not isinstance(request, Watch):
+            return
+        if self._silent:
+            self._silent -= 1
+            await client.until_gone()
+        offset = next((offset for *_, offset in request.offsets), 0)
+        with contextlib.suppress(OSError):
+            await client.say(log(offset, self._data[offset:]))
+            await client.until_gone()
+
+    def read(self, job: AsyncJobHandle, count: int, *, follow: bool, until: str) -> list[str]:
+        """The lines up to that one, or all of them."""
+
+        async def reading() -> list[str]:
+            found: list[str] = []
+            async with coordinator(job._directory, self.serve), asyncio.timeout(30):
+                async for line in job.logs("worker:0", follow=follow, tail=count):
+                    found.append(line.text)
+                    if line.text == until:
+                        break
+            return found
+
+        return asyncio.run(reading())
+
+
+def test_who_follows_a_log_whose_last_lines_come_late_gets_them_all_the_same(
+    elsewhere: AsyncJobHandle,
+) -> None:
+    late = Written(b"one\ntwo\n", silent=1)
+    found = late.read(elsewhere, 1, follow=True, until="two")
+    assert found == ["one", "two"], "too many rather than none"
+
+
+@pytest.mark.parametrize("window", [45, 50])
+def test_as_many_last_lines_are_shown_as_are_wanted_and_they_are_whole(
+    elsewhere: AsyncJobHandle, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    monkeypatch.setattr(history, "WINDOW", window)
+    lines = [f"line {n:04}" for n in range(30)]
+    job = Written("".join(f"{line}\n" for line in lines).encode())
+    for count in (1, 5, 12, 40):
+        assert job.read(elsewhere, count, follow=False, until=lines[-1]) == lines[-count:]
