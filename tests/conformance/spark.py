@@ -41,6 +41,8 @@ class Driver:
 
     full = False
     """From now on there are no more."""
+    lost = 0
+    """So many tasks of the next request end without a container process while the others hold their slots."""
     far = False
     """From now on they do not see the job directory."""
 
@@ -66,9 +68,11 @@ class Driver:
             while data := self._own.recv(65536):
                 for message in decoder.feed(data):
                     if isinstance(message, RequestSlots):
-                        for _ in range(0 if self.full else message.count):
+                        lost, self.lost = self.lost, 0
+                        for _ in range(0 if self.full else message.count - lost):
                             self._start_container(message.spark_job)
-                        self.say(SlotsCompleted(spark_job=message.spark_job, full=self.full))
+                        if not lost:
+                            self.say(SlotsCompleted(spark_job=message.spark_job, full=self.full))
 
     def say(self, message: SlotsCompleted) -> None:
         """To the coordinator."""

@@ -309,6 +309,22 @@ def test_processes_of_a_spark_job_that_failed_end_their_containers_at_once_and_g
     run(tmp_path, test)
 
 
+def test_a_task_that_ended_without_a_container_process_is_requested_again_while_others_hold_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer comes with those of the others: at the end of them all."""
+    monkeypatch.setattr(spark_backend, "MISSING_S", 0.0)
+
+    async def test(harness: SparkHarness) -> None:
+        path = harness.directory.path
+        write_settings(path, msgspec.structs.replace(read_settings(path), slots=Slots.HELD))
+        coordinator = await harness.coordinator()
+        harness.drivers[0].lost = 1
+        assert len(set(await coordinator.grant(1, 2))) == 2
+
+    run(tmp_path, test)
+
+
 def test_a_launch_is_on_disk_when_it_is_sent_and_all_of_one_turn_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from howdah.backends.spark import container_folder
 from howdah.backends.spark.coordinator_process import DriverConnection, inherited
 from howdah.backends.spark.driver_containers import DriverContainers
 from howdah.backends.spark.facts import role_gpus, too_few_gpus, unseen
+from howdah.backends.spark.launch_bundle import REGISTER_S
 from howdah.backends.spark.messages import (
     LAST_UPLOAD_S,
     LEASE_S,
@@ -63,6 +64,8 @@ CLOSE_S = 5.0
 """For container processes to clean up at the end."""
 EXPECT_S = 15.0
 """For the container processes of a Spark job that an earlier coordinator had requested."""
+MISSING_S = REGISTER_S + 15.0
+"""For the others of a Spark job that holds its slots, once the first has registered."""
 GIVE_BACK_S = LAST_UPLOAD_S + 15.0
 """For the agent to end, and its last files to be uploaded."""
 AGENT_LEASE_S = 20.0
@@ -162,7 +165,7 @@ class SparkBackend(Backend):
     async def waiting(self) -> str:
         if self._driver is None or not self._pending:
             return ""
-        return await self._driver.slots_report()
+        return await self._driver.slots_report(len(self._wanted(on_driver=False)))
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         for request_id in request_ids:
@@ -307,6 +310,14 @@ class SparkBackend(Backend):
             self._expected[registration.spark_job] -= 1
             if self._expected[registration.spark_job] <= 0:
                 del self._expected[registration.spark_job]
+            elif (
+                self._settings.slots is Slots.HELD
+                and self._registry is not None
+                and self._registry.count_of(registration.spark_job) == 1
+            ):
+                # Why a task ended without one is known when all have ended, which those that hold their slots
+                # do not: requested again, it is a Spark job of its own. Of two that come, one ends unused.
+                self._expect_no_more_in(MISSING_S, registration.spark_job)
         if self._driver_containers is not None and not container.reconnected:
             self._driver_containers.registered(registration.name)
         container_id = registration.container_id
@@ -374,10 +385,12 @@ class SparkBackend(Backend):
                     self._expected[message.spark_job] = message.count - present
                     if known and self._settings.slots is Slots.HELD:
                         # Its processes may have registered with an earlier coordinator, and ended.
-                        loop = asyncio.get_running_loop()
-                        loop.call_later(EXPECT_S, self._expect_no_more, message.spark_job)
+                        self._expect_no_more_in(EXPECT_S, message.spark_job)
             case SlotsCompleted():
                 self._slots_completed(message)
+
+    def _expect_no_more_in(self, seconds: float, spark_job: int) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._expect_no_more, spark_job)
 
     def _expect_no_more(self, spark_job: int) -> None:
         if self._expected.pop(spark_job, None) is not None:

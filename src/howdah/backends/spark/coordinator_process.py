@@ -153,10 +153,10 @@ class DriverConnection:
         if not done:
             asyncio.get_running_loop().add_writer(self._connection.socket, self._writable)
 
-    async def slots_report(self) -> str:
-        """What the driver knows of the slots; empty if it does not answer soon."""
+    async def slots_report(self, wanted: int) -> str:
+        """What the driver knows of the slots that are still wanted; empty if it does not answer soon."""
         self._report = asyncio.get_running_loop().create_future()
-        self.send(QuerySlots())
+        self.send(QuerySlots(wanted=wanted))
         try:
             async with asyncio.timeout(REPORT_S):
                 return await self._report

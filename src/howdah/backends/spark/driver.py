@@ -165,7 +165,7 @@ class Driver:
                 if message.spark_job not in self._running:
                     self._begin(message.spark_job, message.count)
             case QuerySlots():
-                in_thread("howdah slots report", self._report)
+                in_thread("howdah slots report", lambda: self._report(message.wanted))
             case _:
                 pass
 
@@ -233,9 +233,7 @@ class Driver:
         problems = sorted(set(answers) - {""})
         return SlotsCompleted(spark_job=spark_job, problem="; ".join(problems[:3]))
 
-    def _report(self) -> None:
-        with self._lock:
-            wanted = sum(self._running.values())
+    def _report(self, wanted: int) -> None:
         capacity = self._session.capacity(self._session.profile)
         text = pending_text(wanted, capacity, self._session.busy())
         self._send(SlotsReport(text=text))

@@ -59,6 +59,10 @@ class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Folders to import that from."""
 
 
+REGISTER_S = 60.0
+"""See `LaunchBundle.wait_s`."""
+
+
 class LaunchBundle(msgspec.Struct, frozen=True, kw_only=True):
     """What a Spark task gets in its closure (msgpack)."""
 
@@ -70,7 +74,7 @@ class LaunchBundle(msgspec.Struct, frozen=True, kw_only=True):
     """For the container's job directory, where that of the job is not seen."""
     source: bytes = b""
     """The source folder as a tar file, if it travels."""
-    wait_s: float = 60.0
+    wait_s: float = REGISTER_S
     """For the coordinator to register a container process."""
 
 

@@ -107,6 +107,9 @@ class RequestSlots(Message, frozen=True, kw_only=True):
 class QuerySlots(Message, frozen=True, kw_only=True):
     """Ask what the application has: answered by `SlotsReport`."""
 
+    wanted: int = 0
+    """Slots that are waited for."""
+
 
 # -- driver to coordinator -----------------------------------------------------------------------
 
