@@ -122,8 +122,9 @@ class SparkHarness(Standins):
         self.directory = make_job(folder)
         authority.create(self.directory.job_id, self.directory.secrets)
         (self.directory.path / NONCE_FILE).write_text(NONCE)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listener.getsockname()[1]
+        self._listener: socket.socket | None = None
+        self._port = 0
+        self.listen("127.0.0.1")
         settings = SparkSettings(
             slots=Slots.SHARED, host="127.0.0.1", bind="127.0.0.1", port=self._port, nonce=NONCE
         )
@@ -132,7 +133,16 @@ class SparkHarness(Standins):
         self.drivers: list[Driver] = []
         self.coordinators: list[Coordinator] = []
 
+    def listen(self, address: str) -> int:
+        """Where containers connect to, from now on; returns the port."""
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = socket.create_server((address, 0))
+        self._port = self._listener.getsockname()[1]
+        return self._port
+
     async def coordinator(self) -> Coordinator:
+        assert self._listener is not None
         driver = Driver(self.directory, self._port)
         driver.agent = self.agent or driver.agent
         self.drivers.append(driver)
@@ -164,6 +174,7 @@ class SparkHarness(Standins):
             await self.coordinators[-1].backend.close()
         for driver in self.drivers:
             await asyncio.to_thread(driver.close)
+        assert self._listener is not None
         self._listener.close()
         if self._patched is None:
             del os.environ[PIDS]

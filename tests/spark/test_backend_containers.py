@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from howdah.backends.spark import backend as spark_backend
-from howdah.backends.spark import container_folder, registry
+from howdah.backends.spark import container_folder, registry, slot_task
 from howdah.backends.spark.messages import (
     Exited,
     FilePart,
@@ -152,6 +152,45 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
         await harness.kill_agent(container_id)
         ended = await coordinator.ended(container_id)
         assert len(ended.unsaved) == 1 and ended.unsaved[0].startswith(unsaved)
+
+    run(tmp_path, test)
+
+
+def on_the_driver(harness: SparkHarness, address: str) -> None:
+    """The role's containers are on the driver's machine, where the job listens at that address only."""
+    port = harness.listen(address)
+    path = harness.directory.path
+    settings = msgspec.structs.replace(
+        read_settings(path), bind=address, port=port, on_driver=("small",)
+    )
+    write_settings(path, settings)
+
+
+def test_a_container_on_the_drivers_machine_connects_where_the_jobs_interface_is(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        on_the_driver(harness, "127.0.0.2")
+        coordinator = await harness.coordinator()
+        assert await coordinator.grant(1)
+        assert harness.drivers[0].bases == []
+
+    run(tmp_path, test)
+
+
+def test_a_container_process_on_the_drivers_machine_that_dies_at_once_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "broken" / "howdah"
+    broken.mkdir(parents=True)
+    (broken / "__init__.py").write_text("raise ImportError('half of an installation')")
+    monkeypatch.setattr(slot_task, "python_path", lambda: str(broken.parent))
+
+    async def test(harness: SparkHarness) -> None:
+        on_the_driver(harness, "127.0.0.1")
+        coordinator = await harness.coordinator()
+        await coordinator.ask(1)
+        assert "half of an installation" in (await coordinator.refused(1)).reason
 
     run(tmp_path, test)
 

@@ -24,6 +24,8 @@ from distributed.scheduler import Scheduler
 from msgspec.structs import replace
 
 from howdah import aio
+from howdah.backends import registry
+from howdah.client.submission.begin import default_backend
 from howdah.frameworks.dask import worker_command
 from howdah.spec.model import Job, Mode, Restart, Role
 
@@ -78,7 +80,8 @@ class HowdahCluster(SpecCluster):
         n_workers: how many to begin with.
         cores: threads of each worker.
         memory: of each worker, such as ``"4g"``.
-        backend: where they run; as `howdah.submit` has it.
+        backend: where they run; as `howdah.submit` has it: None for ``HOWDAH_BACKEND``, the site file's, or
+            this machine.
         host: the address of this machine that workers reach; by default that of its name, and
             ``127.0.0.1`` for workers on this machine.
         job: what all workers have in common besides: ``env``, ``environment``, ``queue``.
@@ -104,7 +107,11 @@ class HowdahCluster(SpecCluster):
         if memory is not None:
             role = replace(role, memory=memory)
         if host is None:
-            host = "127.0.0.1" if backend in (None, "local") else socket.gethostname()
+            host = (
+                "127.0.0.1"
+                if registry.runs_here(backend or default_backend())
+                else socket.gethostname()
+            )
         options = {"job": job or Job(name="dask"), "role": role, "backend": backend}
         super().__init__(
             scheduler={

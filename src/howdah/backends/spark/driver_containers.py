@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import shutil
+import subprocess
+import tarfile
+import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -14,10 +20,14 @@ from howdah.backends.spark.container_folder import PREFIX
 from howdah.backends.spark.launch_bundle import LaunchBundle, agent_secrets, container_config
 from howdah.backends.spark.messages import ON_DRIVER
 from howdah.backends.spark.settings import SparkSettings
+from howdah.backends.spark.slot_task import NoContainer
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 
 log: logging.Logger = logging.getLogger(__name__)
+
+WAIT_S = 60.0
+"""For a process to register."""
 
 
 class DriverContainers:
@@ -46,20 +56,39 @@ class DriverContainers:
 
     async def _start(self, failed: Callable[[str], None]) -> None:
         try:
-            name = await asyncio.to_thread(self._start_process)
-        except (BackendError, OSError, RuntimeError) as error:
+            process, base = await asyncio.to_thread(self._start_process)
+        except (NoContainer, BackendError, OSError, RuntimeError, tarfile.TarError) as error:
             log.error("no container process on this machine: %s", error)
             failed(str(error))
             return
+        name = base.name.removeprefix(PREFIX)
         self._started.add(name)
+        loop = asyncio.get_running_loop()
 
-    def _start_process(self) -> str:
+        def wait() -> None:
+            problem = slot_task.wait_for_registration(process, base, WAIT_S)
+            if problem:
+                shutil.rmtree(base, ignore_errors=True)
+            else:
+                slot_task.detach(process)
+            with contextlib.suppress(RuntimeError):  # the coordinator has ended meanwhile
+                loop.call_soon_threadsafe(self._answered, name, problem, failed)
+
+        # A daemon: the coordinator does not wait for it at its end, which the process sees.
+        threading.Thread(target=wait, name=f"container process {name}", daemon=True).start()
+
+    def _answered(self, name: str, problem: str, failed: Callable[[str], None]) -> None:
+        self._started.discard(name)
+        if problem:
+            log.error("the container process %s on this machine has failed: %s", name, problem)
+            failed(problem)
+
+    def _start_process(self) -> tuple[subprocess.Popen[bytes], Path]:
         settings, directory = self._settings, self._directory
-        coordinator = ("127.0.0.1", settings.port)
+        everywhere = settings.bind == "0.0.0.0"  # noqa: S104 - compared, not bound
+        coordinator = ("127.0.0.1" if everywhere else settings.bind, settings.port)
         # It has no Spark task, and outlives the coordinator that starts it.
         settings = msgspec.structs.replace(settings, slots=Slots.SHARED)
         config = container_config(directory, settings, coordinator, ON_DRIVER, self._lease_s)
         bundle = LaunchBundle(config=config, secrets=agent_secrets(directory))
-        process, base = slot_task.start(bundle, ())
-        slot_task.detach(process)
-        return base.name.removeprefix(PREFIX)
+        return slot_task.start(bundle, ())

@@ -60,11 +60,8 @@ def run(data: bytes, context: Any) -> str:
         process, base = start(bundle, devices.get("gpu", ()))
     except (NoContainer, BackendError, OSError, tarfile.TarError) as error:
         return f"{host}: {error}"
-    answer = _first_line(process, bundle.wait_s)
-    if answer != READY:
-        last = _end(process, base)
-        answer = f"{answer}: {last}" if answer == LOST and last else answer
-        return answer if host in answer else f"{host}: {answer}"
+    if problem := wait_for_registration(process, base, bundle.wait_s):
+        return problem if host in problem else f"{host}: {problem}"
     if bundle.config.slots is Slots.SHARED:
         detach(process)
     else:
@@ -109,6 +106,15 @@ def start(bundle: LaunchBundle, gpus: tuple[str, ...]) -> tuple[subprocess.Popen
         shutil.rmtree(base, ignore_errors=True)
         raise
     return process, base
+
+
+def wait_for_registration(process: subprocess.Popen[bytes], base: Path, wait_s: float) -> str:
+    """Why the container process does not register, once it is ended; empty when it has."""
+    answer = _first_line(process, wait_s)
+    if answer == READY:
+        return ""
+    last = _end(process, base)
+    return f"{answer}: {last}" if answer == LOST and last else answer
 
 
 def detach(process: subprocess.Popen[bytes]) -> None:
