@@ -130,14 +130,15 @@ def test_what_a_container_left_while_no_coordinator_was_there_is_uploaded_before
 
 
 @pytest.mark.parametrize(
-    ("agent", "unsaved"),
+    ("agent", "path", "unsaved"),
     [
-        ("tests.spark.little_upload:main", "outputs: not all was uploaded"),
-        ("tests.spark.late_upload:main", "its files and what follows: not uploaded"),
+        ("tests.spark.little_upload:main", "outputs/model", "outputs: not all was uploaded"),
+        ("tests.spark.late_upload:main", "outputs/model", "its files and what follows: not"),
+        ("", "shared/data", "HOWDAH_SHARED_DIR: its files stay on "),
     ],
 )
 def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
-    tmp_path: Path, agent: str, unsaved: str
+    tmp_path: Path, agent: str, path: str, unsaved: str
 ) -> None:
     async def test(harness: SparkHarness) -> None:
         harness.agent = agent
@@ -148,7 +149,7 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
         await harness.pids(container_id)
         [base] = harness.drivers[0].bases
         job = base / container_id / container_folder.JOB
-        (job / layout.OUTPUTS / "model").write_bytes(b"x" * 2000)
+        (job / path).write_bytes(b"x" * 2000)
         await harness.kill_agent(container_id)
         ended = await coordinator.ended(container_id)
         assert len(ended.unsaved) == 1 and ended.unsaved[0].startswith(unsaved)

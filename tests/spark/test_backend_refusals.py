@@ -39,7 +39,7 @@ from howdah.cli.commands.run import rerun_command as rerun
 from howdah.client.submission.functions import FunctionJob
 from howdah.frameworks import planning
 from howdah.packing.archives import PackingError
-from howdah.spec.model import Checkpoint, Job, Role, Slots
+from howdah.spec.model import Checkpoint, Job, Preprocess, Role, Slots
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
@@ -195,6 +195,19 @@ def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
     assert "checkpoint.store" in unseen(Job(command="true", checkpoint=Checkpoint()), "far")
     assert unseen(Job(command="true", checkpoint=Checkpoint(store="hdfs:///c")), "far") == ""
     assert unseen(JOB, "far") == ""
+
+
+def test_a_command_that_needs_the_shared_folder_is_refused_where_that_is_not_seen() -> None:
+    path = "$HOWDAH_SHARED_DIR/data"
+    preprocess = Preprocess(command=f"prepare {path}")
+    for job in (
+        Job(command=f"train {path}"),
+        Job(command="train", preprocess=preprocess),
+        Job(roles={"worker": Role(command=f"train {path}")}),
+        Job(command="train", env={"DATA": "${HOWDAH_SHARED_DIR}"}),
+    ):
+        assert "HOWDAH_SHARED_DIR: far does not see the job directory" in unseen(job, "far")
+    assert unseen(FunctionJob(print).job, "far") == ""
 
 
 def test_a_missing_module_is_told_with_what_to_do() -> None:

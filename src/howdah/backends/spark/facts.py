@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -11,6 +12,7 @@ from howdah.backends.base import RoleResources
 from howdah.backends.spark.sessions import SparkAccess, query_setting
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Job, Slots
+from howdah.storage import layout
 
 POLL_S = 0.2
 """Between two looks for executors that are still registering."""
@@ -18,6 +20,10 @@ IDLE = "spark.sql.execution.pyspark.udf"
 """Prefix of Spark's settings for silent Python workers."""
 SETTLED_S = 10.0
 """An application that has executors, and gets no more for so long, has all it will get."""
+_SHARED_DIR = re.compile(
+    rb"\$\{?HOWDAH_SHARED_DIR\b(?!\}?/\.\./" + layout.FUNCTION.encode() + rb"/)"
+)
+"""Its use in a job file. A function's own folder, beside it, is in every container's job directory."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,6 +276,11 @@ def unseen(job: Job, host: str) -> str:
         return (
             f"checkpoint.store: {host} does not see the job directory, where checkpoints would be "
             "kept. Give a folder that all hosts see, or a URL such as hdfs:///checkpoints"
+        )
+    if _SHARED_DIR.search(msgspec.json.encode(job)):
+        return (
+            f"HOWDAH_SHARED_DIR: {host} does not see the job directory, where that folder is. Give the "
+            "commands a folder that all hosts see, or a URL, instead"
         )
     return ""
 
