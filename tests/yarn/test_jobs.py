@@ -7,6 +7,7 @@ import json
 import pytest
 
 from howdah.backends.base import BackendError
+from howdah.storage.hdfs.files import Hdfs
 from tests.yarn.runner import Yarn, until
 
 TWO = """
@@ -148,3 +149,27 @@ Path("runs/log.txt").write_text("a line")
     assert set(made.names) == {"settings.json", "model.pt", "runs/log.txt"}
     assert job.read("outputs/worker-0/model.pt") == b"weights"
     assert job.read("outputs/worker-0/runs/log.txt") == b"a line"
+
+
+def test_outputs_that_cannot_be_published_are_named_and_the_job_says_so(yarn: Yarn) -> None:
+    store, go = f"{yarn.cluster.default_fs}/tmp/models", yarn.folder / "go"
+    program = f"""
+import os, time
+while not os.path.exists({str(go)!r}): time.sleep(0.05)
+open("results/model.pt", "w").write("weights")
+"""
+    job = yarn.submit(
+        'command = "python3 program.py"\n[roles.worker]\nmemory = "256m"\n'
+        f'[outputs]\nfolders = ["results"]\nstore = "{store}"\n',
+        files={"program.py": program},
+    )
+    hdfs = Hdfs(store, conf_dir=str(yarn.cluster.conf_dir))
+    hdfs.write(f"{store}/{job.job_id}/notes.txt", b"in the way")
+    go.touch()
+    final = job.wait()
+    assert (final.outcome, final.exit_code) == ("succeeded", 5), final.reason
+    hidden = f"{store}/.{job.job_id}.incomplete"
+    (line,) = final.unsaved
+    assert line.startswith(f"outputs: not published, they are in {hidden}: ")
+    assert hdfs.read(f"{hidden}/worker-0/results/model.pt") == b"weights"
+    assert json.loads(job.read("final.json"))["unsaved"] == [line]

@@ -80,8 +80,8 @@ def publish(store: str, job_id: str) -> bool:
     try:
         hdfs.rename(job_place(store, job_id), published(store, job_id))
     except FileExistsError:
-        # A coordinator died right after it had done this.
-        return not hdfs.exists(job_place(store, job_id))
+        if hdfs.exists(job_place(store, job_id)):
+            raise  # a program, say, has written there itself
     except FileNotFoundError:
         return hdfs.exists(published(store, job_id))
     return True
