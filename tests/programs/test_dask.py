@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,26 @@ if __name__ == "__main__":
         print("back from none", client.submit(sum, range(6)).result(), flush=True)
 """
 
+LOSING = """
+import os
+import signal
+import time
+from howdah.integrations.dask import HowdahCluster
+
+def pids():
+    return list(client.run(os.getpid, on_error="ignore").values())
+
+if __name__ == "__main__":
+    with HowdahCluster(1) as cluster:
+        client = cluster.get_client()
+        client.wait_for_workers(1)
+        [lost] = pids()
+        os.kill(lost, signal.SIGKILL)
+        while not (found := pids()) or found == [lost]:
+            time.sleep(0.05)
+        print("sum", client.submit(sum, range(5)).result(), len(cluster.workers), flush=True)
+"""
+
 
 @pytest.mark.program(
     "Dask",
@@ -88,3 +109,19 @@ def test_a_program_scales_its_cluster(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:3] == ["sum 10", "scaled to 2", "back from none 15"]
+
+
+@pytest.mark.timeout(180)
+def test_a_worker_that_is_lost_comes_back_however_soon_dask_gives_it_up(tmp_path: Path) -> None:
+    (tmp_path / "lose.py").write_text(LOSING)
+    done = subprocess.run(
+        [sys.executable, "lose.py"],
+        cwd=tmp_path,
+        env={**os.environ, "DASK_DISTRIBUTED__DEPLOY__LOST_WORKER_TIMEOUT": "10ms"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "sum 10 1"

@@ -15,10 +15,14 @@ Needs `distributed`, here and in the workers' environment; both must be of the s
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from typing import Any
 
+from dask.config import get as dask_setting
+from dask.utils import parse_timedelta
+from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 from msgspec.structs import replace
@@ -64,8 +68,12 @@ class HowdahWorker(ProcessInterface):
         self._handle = await aio.submit(self._job, backend=self._backend)
         await super().start()
 
+    def ended(self) -> bool:
+        """Whether its job has ended for good, or never began."""
+        return self._handle is None or self._handle.ended() is not None
+
     async def close(self) -> None:
-        if self._handle is not None and self._handle.ended() is None:
+        if not self.ended():
             try:
                 await self._handle.stop("its Dask cluster no longer needs it")
             except Exception as error:  # the cluster goes on closing the others
@@ -123,3 +131,20 @@ class HowdahCluster(SpecCluster):
         )
         if n_workers:
             self.scale(n_workers)
+
+    def _update_worker_status(self, op: str, msg: Any) -> None:
+        """As `SpecCluster` has it, which closes a worker that is lost for some time: here the job of one
+        that still runs starts it again."""
+        if op != "remove":
+            super()._update_worker_status(op, msg)
+            return
+        name = self.scheduler_info["workers"][msg]["name"]
+        Cluster._update_worker_status(self, op, msg)
+
+        def forget() -> None:
+            worker = self.workers.get(name)
+            if isinstance(worker, HowdahWorker) and worker.ended():
+                del self.workers[name]  # the next `scale` makes another
+
+        delay = parse_timedelta(dask_setting("distributed.deploy.lost-worker-timeout"))
+        asyncio.get_running_loop().call_later(delay, forget)
