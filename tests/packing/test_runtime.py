@@ -264,6 +264,53 @@ def test_what_further_packages_need_comes_along_whatever_howdah_does_without(
     assert any(row.name.startswith("argcomplete ") for row in archive.rows)
 
 
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a plug-in's installation: a development install, so far without any file."""
+    site = tmp_path / "site"
+    info = site / "toy-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: toy\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[howdah.frameworks]\ntoy = toy_framework:NAME\n")
+    names = ("METADATA", "entry_points.txt", "RECORD")
+    record = "".join(f"toy-1.dist-info/{name},,\n" for name in names)
+    (info / "RECORD").write_text(f"_toy.pth,,\n__editable___toy_1_finder.py,,\n{record}")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr("site.getsitepackages", lambda: [str(site)])
+    return site
+
+
+def test_a_plug_in_that_is_a_development_install_comes_along(plugin: Path, tmp_path: Path) -> None:
+    code = tmp_path / "toy/src/toy_framework/__init__.py"
+    code.parent.mkdir(parents=True)
+    (plugin / "_toy.pth").write_text(f"{tmp_path}/toy/src\n")
+
+    def shipped(text: str) -> str:
+        code.write_text(f"NAME = {text!r}\n")
+        archive = runtimes.base(tmp_path / "cache")
+        assert runtimes.base(tmp_path / "cache") == archive
+        place = unpack(archive, tmp_path / text)
+        (of_plugin,) = [row for row in archive.rows if row.name == "toy 1"]
+        assert of_plugin.files == 4, "the code, its .pth and its metadata"
+        program = (
+            "from importlib.metadata import entry_points\n"
+            "(point,) = entry_points(group='howdah.frameworks')\n"
+            "import sys; assert point.load.__self__.module == 'toy_framework'\n"
+            "name = point.load()\n"
+            "assert sys.modules['toy_framework'].__file__.startswith(sys.prefix)\n"
+            "print(name)\n"
+        )
+        return run(place / str(archive.python), "-s", "-c", program)
+
+    assert [shipped("old"), shipped("new")] == ["old", "new"]
+
+
+def test_a_plug_in_that_is_found_by_an_import_hook_is_refused(plugin: Path, tmp_path: Path) -> None:
+    (plugin / "__editable___toy_1_finder.py").write_text("MAPPING = {}\n")
+    with pytest.raises(PackingError, match="install toy without -e"):
+        runtimes.base(tmp_path / "cache")
+
+
 def test_a_package_that_is_missing_here_is_told(tmp_path: Path) -> None:
     with pytest.raises(PackingError, match="the package no-such-package is not installed"):
         runtimes.base(tmp_path / "cache", further=["no-such-package"])

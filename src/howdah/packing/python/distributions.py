@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
+from howdah.packing import ignore_rules
 from howdah.packing.archives import PackingError
+from howdah.packing.folders import FolderContent, look
 from howdah.packing.tarball import TarEntry, is_executable
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -57,10 +61,11 @@ def closure(
 
 def entries(distribution: metadata.Distribution, site: str) -> Iterator[TarEntry]:
     """Its files, in a folder for packages; byte code, tests and scripts are left out, but programs
-    that are no Python scripts (py-spy) go to ``bin``.
+    that are no Python scripts (py-spy) go to ``bin``. Of a development install, a copy of its folders.
 
     Raises:
-        PackingError: its metadata does not say which files it has.
+        PackingError: its metadata does not say which files it has, or it is a development install that cannot
+            be shipped.
     """
     files = distribution.files
     if files is None:
@@ -71,6 +76,11 @@ def entries(distribution: metadata.Distribution, site: str) -> Iterator[TarEntry
     for file in files:
         name = PurePosixPath(file)
         path = Path(str(distribution.locate_file(file)))
+        if name.match("__editable___*_finder.py") and path.is_file():
+            raise PackingError(
+                f"{path} leads to a folder outside of the environment (a development install by "
+                f"setuptools); install {distribution.name} without -e"
+            )
         if "__pycache__" in name.parts or name.suffix in (".pyc", ".pyi"):
             continue
         if name.parts[0] == "..":
@@ -82,9 +92,54 @@ def entries(distribution: metadata.Distribution, site: str) -> Iterator[TarEntry
             "entry_points.txt",
         ):
             continue
-        if path.is_file():
+        if len(name.parts) == 1 and name.suffix == ".pth" and path.is_file():
+            yield from _developed(distribution, path, site)
+        elif path.is_file():
             mode = path.stat().st_mode
             yield TarEntry(f"{site}/{name}", path=path, executable=is_executable(mode))
+
+
+def developed(distribution: metadata.Distribution) -> dict[Path, FolderContent]:
+    """What is in the folders that ``.pth`` files of a development install lead to.
+
+    Raises:
+        PackingError: one cannot be shipped.
+    """
+    found: dict[Path, FolderContent] = {}
+    for file in distribution.files or ():
+        if file.suffix == ".pth" and len(file.parts) == 1:
+            for path in elsewhere(Path(str(distribution.locate_file(file)))):
+                found[path] = look(path, ignore_rules.rules(path.resolve()))
+    return found
+
+
+def elsewhere(path: Path) -> list[Path]:
+    """The folders of this machine that a ``.pth`` file leads to."""
+    named = [Path(line) for line in _lines(path)]
+    return [each for each in named if each.is_absolute() and each.is_dir()]
+
+
+def _developed(distribution: metadata.Distribution, path: Path, site: str) -> Iterator[TarEntry]:
+    folders = dict.fromkeys(elsewhere(path))
+    if not folders:
+        yield TarEntry(f"{site}/{path.name}", path=path)
+        return
+    contents = developed(distribution)
+    names = {
+        folder: f"development/{normal(distribution.name)}-{number}"
+        for number, folder in enumerate(contents)
+    }
+    text = "".join(f"{names.get(Path(line), line)}\n" for line in _lines(path))
+    yield TarEntry(f"{site}/{path.name}", content=text.encode("utf-8", "surrogateescape"))
+    for folder in folders:
+        for entry in contents[folder].entries:
+            yield msgspec.structs.replace(entry, name=f"{site}/{names[folder]}/{entry.name}")
+
+
+def _lines(path: Path) -> list[str]:
+    if not path.is_file():
+        return []
+    return [line.strip() for line in path.read_text("utf-8", "surrogateescape").splitlines()]
 
 
 def _is_program(path: Path) -> bool:

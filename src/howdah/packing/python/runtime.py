@@ -7,9 +7,13 @@ when those do. The second has Howdah itself: small, and it may change every day.
 from __future__ import annotations
 
 import os
+import site
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, SizeRow, quiet
 from howdah.packing.cache import Cache, Content, tar_of
@@ -84,7 +88,7 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
         content = _base_content(python, further, scratch, progress)
         return tar_of(ArchiveKind.RUNTIME, content, scratch, progress, FAST)
 
-    inputs = (_LAYOUT, NEEDED, OPTIONAL, tuple(further), _installed(python))
+    inputs = (_LAYOUT, NEEDED, OPTIONAL, tuple(further), _installed(python), _developed(further))
     return Cache(cache).get(ArchiveKind.RUNTIME, inputs, make)
 
 
@@ -201,9 +205,8 @@ def _placed(entry: TarEntry, site: str) -> TarEntry:
     """In the folder for packages, without symbols: our own processes are not debugged with gdb, and
     a quarter of hdfs-native is symbols."""
     name = entry.name.replace("@site", site, 1)
-    assert entry.path is not None
-    if ".so" not in entry.path.suffixes:
-        return TarEntry(name, entry.path, executable=entry.executable)
+    if entry.path is None or ".so" not in entry.path.suffixes:
+        return msgspec.structs.replace(entry, name=name)
     from howdah.packing.python import elf
 
     return TarEntry(name, content=elf.without_symbols(entry.path.read_bytes()), executable=True)
@@ -226,9 +229,21 @@ def _installed(python: Path) -> list[tuple[object, ...]]:
     return [*_python_stamp(), *((folder, _mtime(folder)) for folder in sorted(folders))]
 
 
-def _python_stamp() -> list[tuple[object, ...]]:
-    import sys
+def _developed(further: Sequence[str]) -> list[object]:
+    """What changes when the code of plug-ins does that are development installs."""
+    from howdah.packing.python import distributions
 
+    # Plug-ins are looked for in all that is installed, which takes longer than all else here.
+    folders = {*site.getsitepackages(), site.getusersitepackages()}
+    paths = [path for folder in folders for path in Path(folder).glob("*.pth")]
+    if not any(distributions.elsewhere(path) for path in paths):
+        return []
+    brought = distributions.closure(further, _with_plugins(), _HOWDAH)
+    contents = [distributions.developed(each) for each in brought]
+    return [content.stamps for each in contents for content in each.values()]
+
+
+def _python_stamp() -> list[tuple[object, ...]]:
     python = our_python()
     return [(sys.version, str(python), _mtime(python))]
 
