@@ -350,6 +350,7 @@ def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
     final = job.directory.final()
     assert final is not None
     assert "SIGTERM" in str(final.reason)
+    assert wait_gone(job.directory.path, PATIENCE_S)
 
 
 @pytest.mark.parametrize(
