@@ -383,7 +383,7 @@ class YarnBackend(Backend):
                 log.warning("no login with the keytab yet: %s", error)
                 await asyncio.sleep(renewal.RETRY_S)
                 continue
-            await renewal.replace(self._configuration, who, tokens, self._use)
+            return await renewal.replace(self._configuration, who, tokens, self._use)
 
     def _use(self, fresh: Credentials) -> None:
         """New tokens: for this process, for containers to come, and for those there are."""

@@ -13,6 +13,7 @@ themselves.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -26,6 +27,7 @@ from howdah.hadoop.security import kms
 from howdah.hadoop.security.credentials import HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.security.login import Login
 from howdah.hadoop.security.providers import TokenRequest
+from howdah.hadoop.service import TokenService
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -48,20 +50,18 @@ async def replace(
     login: Login,
     tokens: Iterable[Token],
     replaced: Callable[[Credentials], None],
-) -> NoReturn:
-    """Get new tokens in the place of these, now and whenever most of their time is over; ``replaced`` is
-    called with each set. ``login`` has the keytab. Never returns."""
-    services = [token.service for token in tokens if token.kind == HDFS_TOKEN]
-    while True:
-        try:
-            fresh, until = await _fresh(configuration, login, services)
-        except HadoopError as error:
-            log.warning("there are no new tokens yet: %s", error)
-            await asyncio.sleep(RETRY_S)
-            continue
-        replaced(fresh)
-        log.info("new tokens, good for %.0f s", until - time.time())
-        await asyncio.sleep(_pause_s(until))
+) -> None:
+    """Get new tokens in the place of these until cancelled, now and whenever most of their time is over.
+    ``login`` has the keytab.
+
+    Each service is asked on its own, and again soon while it gives no token; ``replaced`` is called with
+    what each gives.
+    """
+    services = dict.fromkeys(token.service for token in tokens if token.kind == HDFS_TOKEN)
+    await asyncio.gather(
+        _replace_of_yarn(configuration, login, replaced),
+        *(_replace_of_hdfs(configuration, login, service, replaced) for service in services),
+    )
 
 
 def url(service: str) -> str:
@@ -69,32 +69,75 @@ def url(service: str) -> str:
     return f"hdfs://{service.removeprefix(_HA)}"
 
 
-async def _fresh(
-    configuration: Configuration, login: Login, services: Iterable[str]
-) -> tuple[Credentials, float]:
-    """New tokens, and until when all of them are good.
+async def _replace_of_yarn(
+    configuration: Configuration, login: Login, replaced: Callable[[Credentials], None]
+) -> NoReturn:
+    while True:
+        try:
+            async with ResourceManager(configuration, login) as manager:
+                token, until = await _fresh(manager, login)
+        except HadoopError as error:
+            log.warning("there is no new token of the ResourceManager yet: %s", error)
+            await asyncio.sleep(RETRY_S)
+            continue
+        _hand_over(token.service, token, replaced)
+        await asyncio.sleep(_pause_s(until))
 
-    They are renewed once, which tells that time: only their renewer may ask.
-    """
-    found: dict[str, Token] = {}
-    providers: list[str] = []
-    until = float("inf")
-    for service in services:
-        async with NameNode(configuration, login, url=url(service)) as name_node:
-            token = await name_node.delegation_token(login.user)
-            until = min(until, (await name_node.renew_token(token)).timestamp())
-            providers.append(kms.provider(configuration, await name_node.key_provider()))
-        found[token.service] = token
-    async with ResourceManager(configuration, login) as manager:
-        token = await manager.delegation_token(login.user)
-        until = min(until, (await manager.renew_token(token)).timestamp())
-    found[token.service] = token
-    try:
-        request = TokenRequest(login, configuration, login.user, {})
-        found |= await asyncio.to_thread(kms.tokens, request, providers)
-    except HadoopError as error:
-        log.warning("there is no new token of the KMS: %s", error)
-    return Credentials(found), until
+
+async def _replace_of_hdfs(
+    configuration: Configuration,
+    login: Login,
+    service: str,
+    replaced: Callable[[Credentials], None],
+) -> NoReturn:
+    """A file system's tokens, and those of the KMS that its NameNode names: how long these are good the KMS
+    does not say, so they are replaced together."""
+    while True:
+        try:
+            async with NameNode(configuration, login, url=url(service)) as name_node:
+                provider = kms.provider(configuration, await name_node.key_provider())
+                token, until = await _fresh(name_node, login)
+        except HadoopError as error:
+            log.warning("there is no new token for %s yet: %s", url(service), error)
+            await asyncio.sleep(RETRY_S)
+            continue
+        _hand_over(token.service, token, replaced)
+        due = asyncio.get_running_loop().time() + _pause_s(until)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(due):
+                await _replace_of_kms(configuration, login, provider, replaced)
+                await asyncio.Event().wait()
+
+
+async def _replace_of_kms(
+    configuration: Configuration,
+    login: Login,
+    provider: str,
+    replaced: Callable[[Credentials], None],
+) -> None:
+    request = TokenRequest(login, configuration, login.user, {})
+    while True:
+        try:
+            found = await asyncio.to_thread(kms.tokens, request, [provider])
+        except HadoopError as error:
+            log.warning("there is no new token of the KMS yet: %s", error)
+            await asyncio.sleep(RETRY_S)
+            continue
+        for alias, token in found.items():
+            _hand_over(alias, token, replaced)
+        return
+
+
+async def _fresh(source: TokenService, login: Login) -> tuple[Token, float]:
+    """A new token, and until when it is good. It is renewed once, which tells that time: only its renewer
+    may ask."""
+    token = await source.delegation_token(login.user)
+    return token, (await source.renew_token(token)).timestamp()
+
+
+def _hand_over(alias: str, token: Token, replaced: Callable[[Credentials], None]) -> None:
+    log.info("a new token of %s", alias)
+    replaced(Credentials({alias: token}))
 
 
 async def _keep_one(configuration: Configuration, user: str, token: Token) -> None:
