@@ -130,15 +130,14 @@ def test_what_a_container_left_while_no_coordinator_was_there_is_uploaded_before
 
 
 @pytest.mark.parametrize(
-    ("agent", "path", "unsaved"),
+    ("agent", "unsaved"),
     [
-        ("tests.spark.little_upload:main", "outputs/model", "outputs: not all was uploaded"),
-        ("tests.spark.late_upload:main", "outputs/model", "its files and what follows: not"),
-        ("", "shared/data", "HOWDAH_SHARED_DIR: its files stay on "),
+        ("tests.spark.little_upload:main", "outputs: not all was uploaded"),
+        ("tests.spark.late_upload:main", "its files and what follows: not uploaded"),
     ],
 )
 def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
-    tmp_path: Path, agent: str, path: str, unsaved: str
+    tmp_path: Path, agent: str, unsaved: str
 ) -> None:
     async def test(harness: SparkHarness) -> None:
         harness.agent = agent
@@ -149,10 +148,27 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
         await harness.pids(container_id)
         [base] = harness.drivers[0].bases
         job = base / container_id / container_folder.JOB
-        (job / path).write_bytes(b"x" * 2000)
+        (job / layout.OUTPUTS / "model").write_bytes(b"x" * 2000)
         await harness.kill_agent(container_id)
         ended = await coordinator.ended(container_id)
         assert len(ended.unsaved) == 1 and ended.unsaved[0].startswith(unsaved)
+
+    run(tmp_path, test)
+
+
+def test_files_of_the_shared_folder_stay_with_the_job(tmp_path: Path) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        harness.drivers[0].far = True
+        [container_id] = await coordinator.grant(1)
+        await harness.launch(coordinator, container_id, "wait")
+        await harness.pids(container_id)
+        [base] = harness.drivers[0].bases
+        there = base / container_id / container_folder.JOB / layout.SHARED / "data"
+        there.write_text("of the first stage")
+        await harness.kill_agent(container_id)
+        assert (await coordinator.ended(container_id)).unsaved == ()
+        assert (harness.directory.path / layout.SHARED / "data").read_text() == "of the first stage"
 
     run(tmp_path, test)
 

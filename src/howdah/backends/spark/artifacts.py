@@ -27,6 +27,7 @@ FOLDERS = (
     layout.LOGS,
     layout.STACKS,
     layout.OUTPUTS,
+    layout.SHARED,
     layout.TENSORBOARD,
 )
 """What is uploaded. Checkpoints are not: they go to the store that the job names."""

@@ -352,12 +352,6 @@ class ContainerProcess:
                 f"{self._uploader.latest or 'its files'} and what follows: not uploaded to the driver's "
                 "machine in time"
             )
-        shared = self._base / exited.container_id / container_folder.JOB / layout.SHARED
-        if any(path.is_file() for path in shared.rglob("*")):
-            lines.append(
-                f"HOWDAH_SHARED_DIR: its files stay on {self._config.host}, which does not see the job "
-                "directory, and go with the container"
-            )
         return msgspec.structs.replace(exited, unsaved=tuple(lines))
 
     def _send_changes(self) -> bool:
