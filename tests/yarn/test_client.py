@@ -164,6 +164,19 @@ def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
     assert at_yarn(yarn) == known
 
 
+def test_a_submission_names_the_tags_that_yarn_does_not_take(yarn: Yarn) -> None:
+    tags = [*(f"tag-{number}" for number in range(10)), "größe"]
+    path = yarn.folder / "job.toml"
+    path.write_text(f"tags = {tags}\n" + SHORT + SMALL, encoding="utf-8")
+
+    run = howdah("run", str(path), "--backend", "yarn", code=0)
+
+    (note,) = (line for line in run.err if "these tags are not" in line)
+    assert "tag-9" in note
+    assert "größe" in note
+    assert "tag-0" not in note
+
+
 def test_a_cancelled_submission_leaves_no_half_archive(
     yarn: Yarn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

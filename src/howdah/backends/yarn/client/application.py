@@ -15,6 +15,7 @@ TYPE = "HOWDAH"
 """Application type; clusters list and limit by it."""
 MAX_TAGS = 10  # yarn.resourcemanager.application.max-tags
 MAX_TAG_CHARS = 100  # yarn.resourcemanager.application.max-tag.length
+LIMITS: str = f"{MAX_TAGS} of up to {MAX_TAG_CHARS} ASCII characters, with two of Howdah's own"
 JOB_TAG = "howdah:"
 PLACE_TAG = "howdah-at:"
 

@@ -189,6 +189,9 @@ class YarnSubmission:
             submission = application.submission(
                 job, directory.job_id, url, reached.application, master
             )
+            if lost := [tag for tag in job.tags if tag not in submission.applicationTags]:
+                note = f"these tags are not the application's: {listed(lost)}; YARN takes {application.LIMITS}"
+                self._tell(Step(what="submitting", note=note))
             # Tokens that were given to us are others' too.
             submission.cancel_tokens_when_complete = not access.login.credentials.tokens
             self._stop_if_cancelled()
