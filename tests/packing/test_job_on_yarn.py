@@ -112,8 +112,6 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
         assert text in out, out + err
     prefix = next(line.split()[-1] for line in out.splitlines() if "python /" in line)
     assert str(hadoop.folder) in prefix, "the shipped interpreter, on the node"
-    # A source this small is uploaded before a submission begins to say what it does.
-    assert "uploading environment" in err
     first = shipped(job, tmp_path / "cache", hadoop)
     kinds = {url.rpartition("/")[2].partition("-")[0] for url in first}
     assert {"runtime", "howdah", "environment", "source"} <= kinds
