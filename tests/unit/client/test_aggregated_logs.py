@@ -27,6 +27,7 @@ class YarnsLogs:
     """Aggregated logs, some of which cannot be read."""
 
     def __init__(self) -> None:
+        self.names = NAMES
         self.silent = False
         self.unreadable: set[str] = set()
 
@@ -34,7 +35,9 @@ class YarnsLogs:
         if self.silent:
             raise OSError("nn.example does not answer")
         place = Place(0, 1, "none")
-        return [Log("container_1_0001_01_000002", name, 9, "n1:1", "/f", place) for name in NAMES]
+        return [
+            Log("container_1_0001_01_000002", name, 9, "n1:1", "/f", place) for name in self.names
+        ]
 
     def read(self, log: Log, start: int = 0) -> Iterator[bytes]:
         yield f"{log.name} ".encode()
@@ -94,3 +97,18 @@ def test_logs_of_which_yarn_does_not_tell_are_not_called_empty(
     assert told.out == "of its agent\n"
     left_out = "Left out: worker:0 attempt 2, worker:1 attempt 1, worker:1 attempt 2"
     assert left_out in told.err
+
+
+def test_a_log_of_several_segments_is_brought_to_its_end(
+    job: JobDirectory, yarns: YarnsLogs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Agents begin another file each quarter of a log's largest size."""
+    head = "worker-0.1.log"
+    second = f"{head}.{len(f'{head} is here') + 1:018}"
+    yarns.names = [second, head]
+    yarns.unreadable = {head}
+    assert main(["logs", job.job_id, "worker:0", "--attempt", "1"]) == ExitCode.BACKEND
+    yarns.unreadable = set()
+    capsys.readouterr()
+    assert main(["logs", job.job_id, "worker:0", "--attempt", "1", "--no-prefix"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{head} is here", f"{second} is here"]

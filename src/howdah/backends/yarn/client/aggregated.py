@@ -20,9 +20,11 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.logs import segment_path
 
 TAIL_BYTES = 16 * 1024
-_NAME = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<attempt>\d+)\.log")
+_NAME = re.compile(r"(?P<role>.+)-(?P<index>\d+)\.(?P<attempt>\d+)\.log(\.(?P<start>\d{18}))?")
+"""A log's head, or its segment that begins at that byte (`howdah.storage.logs.segment_path`)."""
 _OF_MASTERS = ("stderr", "master.log")
 
 
@@ -70,7 +72,7 @@ class Aggregated:
         Raises:
             BackendError: some cannot be read now; the others are there.
         """
-        parts: dict[tuple[Task, int], list[Log]] = {}
+        parts: dict[tuple[Task, int], dict[int, list[Log]]] = {}
         problem: Exception | None = None
         try:
             found = self._logs.of(self._application, self._user)
@@ -82,16 +84,19 @@ class Aggregated:
                 continue
             task, attempt = Task(match["role"], int(match["index"])), int(match["attempt"])
             if wanted(task, attempt) and not directory.log_path(task, attempt).exists():
-                parts.setdefault((task, attempt), []).append(log)
-        for (task, attempt), logs in parts.items():
+                segments = parts.setdefault((task, attempt), {})
+                segments.setdefault(int(match["start"] or 0), []).append(log)
+        for (task, attempt), segments in parts.items():
             path = directory.log_path(task, attempt)
+            make_private_folder(path.parent)
             try:
-                content = b"".join(piece for log in logs for piece in self._logs.read(log))
+                for start in sorted(
+                    segments, reverse=True
+                ):  # the head last: with it the log is there
+                    content = b"".join(p for log in segments[start] for p in self._logs.read(log))
+                    write_atomically(segment_path(path, start), content)
             except (HadoopError, OSError) as error:
                 problem = problem or error
-                continue
-            make_private_folder(path.parent)
-            write_atomically(path, content)
         if problem is not None:
             raise BackendError(
                 f"Logs of {directory.job_id} cannot be read where YARN keeps them: {problem}"
