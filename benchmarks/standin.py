@@ -54,7 +54,7 @@ def container_id(number: int) -> str:
     return CONTAINER_ID.format(number)
 
 
-class StandIn:
+class StandIn(Backend):
     """Implements `howdah.backends.base.Backend` for containers in name only."""
 
     name = NAME
