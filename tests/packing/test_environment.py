@@ -133,6 +133,7 @@ def test_the_edited_code_of_a_project_s_sources_is_shipped(
     (tmp_path / "app").mkdir()
     if "workspace" in source:
         (tmp_path / "pyproject.toml").write_text('[tool.uv.workspace]\nmembers = ["app", "l*"]\n')
+        (tmp_path / "lecture notes").mkdir()
     (tmp_path / "app/pyproject.toml").write_text(
         '[project]\nname = "app"\nversion = "1"\nrequires-python = ">=3.8"\n'
         f'dependencies = ["lib"]\n[tool.uv.sources]\nlib = {source}\n'

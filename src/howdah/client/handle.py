@@ -350,7 +350,7 @@ class AsyncJobHandle:
         """As `howdah.JobHandle.stop`."""
         site = self._remote.site
         why = f"stopped by {by}" + (f": {reason}" if reason else "") if by else reason
-        if not site.at_hand and await self._remote.running() is Running.NOT_YET:
+        if await self._remote.not_begun():
             # No coordinator can be asked yet, and the job may wait in its queue for days.
             if await self._remote.final() is None:
                 await asyncio.to_thread(site.end, why)

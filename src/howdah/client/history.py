@@ -59,7 +59,7 @@ class History:
         self._remote = remote
         self._directory = remote.directory
         self._silent: set[LogId] = set()
-        """Logs whose newest bytes were asked for and did not come."""
+        """Logs whose newest bytes were asked for, for what is being read, and did not come."""
 
     async def records(self, after: int) -> list[RecordUpdate]:
         """The event log after that record."""
@@ -82,6 +82,7 @@ class History:
     ) -> dict[LogId, int]:
         """Where the last ``count`` lines of each log begin (of at most some 4 MiB). Who is ``following``
         gets more of one that did not come in time."""
+        self._silent.clear()
         live = (await self._live(tasks)).sizes
         await self._bring_logs(tasks, live)
 
@@ -92,7 +93,10 @@ class History:
             return {each: offline_job.tail_offset(self._directory, each, count) for each in found}
 
         kept = await asyncio.to_thread(look)
-        return kept | (await self._live_tails(live, count, following) if count > 0 else live)
+        found = kept | (await self._live_tails(live, count, following) if count > 0 else live)
+        if following:  # nobody tells of them
+            self._silent.clear()
+        return found
 
     async def log_blocks(
         self,
@@ -115,6 +119,7 @@ class History:
         Raises:
             BackendError: it does not, and no other log is wanted.
         """
+        silent, self._silent = self._silent, set()  # since `tails`
         live, earlier = await self._live(tasks)
         problem = await self._bring_logs(tasks, live)
         finish = note is not None
@@ -124,6 +129,7 @@ class History:
             begun = dict(position.offsets)
             async for update in self._live_bytes(live, position.offsets):
                 spill.add(update.task, update.attempt, update.offset, update.data, update.times)
+            silent, self._silent = silent | self._silent, set()
             paths = {
                 stream: spill.path(stream.task, stream.attempt)
                 if stream in live
@@ -151,7 +157,7 @@ class History:
                 yield block
         if problem is not None and note is not None and (lacking or not (live or earlier)):
             note(f"{problem}. Left out: {_in_words(lacking) or 'what is not here yet'}")
-        silent = {each for each in self._silent if attempt in (None, each.attempt)}
+        silent = {each for each in silent if attempt in (None, each.attempt)}
         if silent and note is not None:
             note(
                 "not all that was written has come from where the task runs; try again. "

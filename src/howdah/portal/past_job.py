@@ -6,6 +6,7 @@ import asyncio
 import bisect
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 
@@ -35,6 +36,8 @@ log: logging.Logger = logging.getLogger(__name__)
 CHUNK = 256 * 1024
 SAMPLES = 100_000
 """Samples held of a job, some 40 MB; of more, only a part."""
+COLLECTED_S = 600.0
+"""So long after a job's end YARN has collected its logs: an attempt that has none then wrote nothing."""
 
 
 class PastJob:
@@ -240,7 +243,7 @@ class PastJob:
                         503, f"the logs of {task} cannot be brought here: {error}"
                     ) from error
                 return
-            # YARN may still be collecting them.
             begun = range(1, self._attempts.get(str(task), 0) + 1)
-            if {*begun} <= {*self.directory.log_attempts(task)}:
+            collected = time.time() - (self._view.finished or 0.0) > COLLECTED_S
+            if collected or {*begun} <= {*self.directory.log_attempts(task)}:
                 self._brought.add(task)

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from howdah.backends.base import Running
 from howdah.backends.local import site
+from howdah.backends.local.site import LocalSite
 from howdah.client.errors import Refused, Unreachable
 from howdah.client.following import remote
 from howdah.client.following.items import JobEvent, LogLine
@@ -289,6 +291,37 @@ def test_a_question_is_asked_again_in_a_successor(directory: JobDirectory) -> No
         async with coordinator(directory, answers, incarnation=2):
             await stopping
         assert asked[-1] == AskStop(firm=True, reason="enough")
+
+    run(test)
+
+
+class BetweenTwo(LocalSite):
+    """A job elsewhere whose coordinator has just died; only its next one can end it."""
+
+    at_hand = False
+
+    def running(self) -> Running:
+        return Running.NOT_YET
+
+    def end(self, why: str) -> None:
+        raise AssertionError(f"ended without its coordinator: {why}")
+
+
+def test_a_job_between_two_coordinators_is_stopped_by_the_next_one(
+    directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[AskStop] = []
+
+    async def answers(client: Client) -> None:
+        asked.append(await client.receive())
+        await client.say(Answer())
+
+    async def test() -> None:
+        job = AsyncJobHandle(directory)
+        monkeypatch.setattr(job._remote, "site", BetweenTwo(directory))
+        async with coordinator(directory, answers):
+            await job.stop("enough")
+        assert asked == [AskStop(reason="enough")]
 
     run(test)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import warnings
 from pathlib import Path
 
 import msgspec
@@ -125,3 +126,13 @@ def test_as_many_last_lines_are_shown_as_are_wanted_and_they_are_whole(
     job = Written("".join(f"{line}\n" for line in lines).encode())
     for count in (1, 5, 12, 40):
         assert job.read(elsewhere, count, follow=False, until=lines[-1]) == lines[-count:]
+
+
+def test_what_did_not_come_once_is_named_then_and_no_more(elsewhere: AsyncJobHandle) -> None:
+    late = Written(b"one\ntwo\n", silent=1)
+    with pytest.warns(RuntimeWarning, match="Left out, at least in part: worker:0 attempt 1"):
+        assert late.read(elsewhere, 1, follow=False, until="") == []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert late.read(elsewhere, 1, follow=False, until="") == ["two"]
+        assert late.read(elsewhere, 2, follow=False, until="") == ["one", "two"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -54,6 +55,7 @@ class Elsewhere(LocalSite):
 def elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> Elsewhere:  # noqa: F811
     found = Elsewhere(JobDirectory(base_folder() / make_trained()))
     monkeypatch.setattr(past_job, "site_of", lambda directory: found)
+    monkeypatch.setattr(past_job, "COLLECTED_S", math.inf)  # it has just ended
     return found
 
 

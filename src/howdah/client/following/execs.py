@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from howdah.backends.base import Running
 from howdah.client.errors import BadInput, Refused, Unreachable
 from howdah.client.following.remote import ANSWER_S, Remote
 from howdah.storage.jobdir import JobDirectory
@@ -23,7 +22,7 @@ async def open_exec(directory: JobDirectory, wanted: OpenExec) -> Channel[Any]:
     """
     remote = Remote(directory)
     job_id = directory.job_id
-    if not remote.site.at_hand and await remote.running() is Running.NOT_YET:
+    if await remote.not_begun():
         raise Refused(f"{job_id} has not begun: {wanted.task} does not run yet")
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -146,6 +146,12 @@ class Remote:
     async def running(self) -> Running:
         return await self._ask_site(self.site.running)
 
+    async def not_begun(self) -> bool:
+        """Whether it waits elsewhere, and no coordinator of it has ever been there."""
+        if self.site.at_hand or await self.running() is not Running.NOT_YET:
+            return False
+        return await self._ask_site(self.site.coordinator) is None
+
     async def _ask_site(self, question: Callable[[], _A]) -> _A:
         return question() if self.site.at_hand else await asyncio.to_thread(question)
 

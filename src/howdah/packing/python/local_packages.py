@@ -131,7 +131,10 @@ class LocalPackages:
             for pattern in file.tool.uv.workspace.members:
                 with contextlib.suppress(ValueError, NotImplementedError):  # for uv to refuse
                     for member in sorted(root.glob(pattern)):
-                        self.add(member)
+                        if (
+                            member / "pyproject.toml"
+                        ).is_file():  # uv takes nothing else for a member
+                            self.add(member)
 
 
 def _read(folder: Path) -> _ProjectFile:
