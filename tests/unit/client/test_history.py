@@ -133,6 +133,6 @@ def test_what_did_not_come_once_is_named_then_and_no_more(elsewhere: AsyncJobHan
     with pytest.warns(RuntimeWarning, match="Left out, at least in part: worker:0 attempt 1"):
         assert late.read(elsewhere, 1, follow=False, until="") == []
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         assert late.read(elsewhere, 1, follow=False, until="") == ["two"]
         assert late.read(elsewhere, 2, follow=False, until="") == ["one", "two"]
