@@ -202,7 +202,7 @@ async def test_what_a_killed_program_was_writing_is_not_saved(tmp_path: Path) ->
 async def test_what_a_killed_program_was_writing_is_not_saved_by_a_watcher_that_was_busy(
     tmp_path: Path,
 ) -> None:
-    settle_s = 0.2
+    settle_s = 2.0
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         await rig.prepare(checkpoint=settings(tmp_path, settle_s=settle_s))

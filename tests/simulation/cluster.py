@@ -222,11 +222,11 @@ class Cluster:
         self.watcher = watcher
         self.nodes = {f"node{n}": Node(f"node{n}") for n in range(nodes)}
         self.containers: dict[str, Node] = {}
+        """What the backend still lists."""
         self.left_behind: dict[str, tuple[str, ...]] = {}
         """By container: what of its files will not come with its end."""
         self.end_late_s = 0.0
         """So late the backend says that a container has ended."""
-        """What the backend still lists."""
         self.agents: dict[str, Agent] = {}
         """Those that live, also where the backend believes otherwise."""
         self.joined: set[tuple[str, int]] = set()

@@ -675,6 +675,9 @@ def test_nobody_is_asked_to_save_long_after_a_preemption_that_did_not_come() -> 
     world.cluster.drop_connection(agent)
     world.sleep(5.0)
     assert sorted(asked_to_save(world)) == ["worker:0", "worker:1"]
+    world.kill_coordinator()
+    world.sleep(60.0)
+    assert sorted(asked_to_save(world)) == ["worker:0", "worker:1"]
     succeeds(world, "worker:0", "worker:1")
 
 

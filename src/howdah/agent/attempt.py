@@ -49,6 +49,9 @@ log: logging.Logger = logging.getLogger(__name__)
 
 _STACKS_TEXT = 1024 * 1024
 """Characters of stacks sent; the file has all."""
+_PLOTS_S = 60.0
+"""So long TensorBoard files of what failed or was stopped are tried: a restart waits for that, and plots
+are not worth half an hour of it."""
 _MOMENT_S = 1.0
 """Saving that takes longer is said."""
 _LAST_CHUNK_S = 1.0
@@ -367,7 +370,8 @@ class Attempt:
             if self._outputs.wanted:
                 works.append(self._outputs.save(limit_s))
             if mirror.wanted:
-                works.append(mirror.save(limit_s))
+                most_s = limit_s if ended.code == 0 else _PLOTS_S
+                works.append(mirror.save(min(limit_s, most_s)))
         self.phase = HeldPhase.SAVING
         if works:
             # A failure is said at once: the others need not run on until all is saved.

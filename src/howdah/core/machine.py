@@ -188,12 +188,17 @@ def _on_coordinator_started(context: EventContext, event: CoordinatorStarted) ->
 def _give_more_time(context: EventContext) -> None:
     """What waits for agents waited for nothing while there was no coordinator."""
     state = context.state
-    least = context.now + containers.patience(context)
+    patience_s = containers.patience(context)
+    least = context.now + patience_s
     for data in state.tasks.values():
         if data.deadline is not None:
             context.set_time(data, "deadline", max(data.deadline, least))
         if (request := data.save_request) is not None:
-            request.until = max(request.until, least)
+            # One that was over before the last coordinator ended is over.
+            if request.until + patience_s > context.now:
+                request.until = max(request.until, least)
+            else:
+                data.save_request = None
     for unit in state.units.values():
         if unit.explain_until is not None:
             context.set_time(unit, "explain_until", max(unit.explain_until, least))
