@@ -193,12 +193,10 @@ def _give_more_time(context: EventContext) -> None:
     for data in state.tasks.values():
         if data.deadline is not None:
             context.set_time(data, "deadline", max(data.deadline, least))
-        if (request := data.save_request) is not None:
-            # One that was over before the last coordinator ended is over.
-            if request.until + patience_s > context.now:
-                request.until = max(request.until, least)
-            else:
-                data.save_request = None
+        request = data.save_request
+        # What was over long ago stays over.
+        if request is not None and request.until + patience_s > context.now:
+            request.until = max(request.until, least)
     for unit in state.units.values():
         if unit.explain_until is not None:
             context.set_time(unit, "explain_until", max(unit.explain_until, least))
