@@ -6,18 +6,23 @@ import asyncio
 import json
 import shutil
 import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import howdah.aio
+from howdah.backends import registry
 from howdah.backends.yarn.access import Access
+from howdah.cli import leaving
 from howdah.cli.main import main
 from howdah.client.errors import ExitCode
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup import listing
 from howdah.spec.model import Role
+from howdah.storage.hdfs.errors import NoNameNode
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from howdah.wire.status import JobView
 from tests.unit.client.hdfs_folder import FS, FolderHdfs
@@ -227,6 +232,79 @@ def test_so_many_jobs_are_looked_at_at_once_that_the_last_has_as_long_as_the_fir
     assert 0 < most <= listing.AT_ONCE
 
 
+def limit_only(slow: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those jobs' time is up at once, and the others' never: no test goes by how fast a machine is."""
+    looked_at, timeout = [""], asyncio.timeout
+
+    class Named(AsyncJobHandle):
+        def __init__(self, directory: JobDirectory) -> None:
+            super().__init__(directory)
+            looked_at.append(self.job_id)
+
+    def limit(delay: float | None) -> asyncio.Timeout:
+        return timeout(0.0 if looked_at[-1] in slow else None)
+
+    monkeypatch.setattr(listing, "AsyncJobHandle", Named)
+    monkeypatch.setattr(asyncio, "timeout", limit)
+
+
+def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    healthy = {make_trained() for _ in range(3)}
+    slow = {make_alone() for _ in range(3)}
+    move(hdfs)
+    answers, exists = threading.Event(), hdfs.exists
+
+    def late(place: str) -> bool:
+        if any(job_id in place for job_id in slow):
+            answers.wait(60)
+        return exists(place)
+
+    monkeypatch.setattr(hdfs, "exists", late)
+    limit_only(slow, monkeypatch)
+    registry.own_jobs_at(STORE)
+
+    async def views(unknown: list[JobView]) -> list[JobView]:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        try:
+            return await listing.views(base_folder(), unknown=unknown.append)
+        finally:
+            answers.set()
+
+    unknown: list[JobView] = []
+    found = leaving.run(views(unknown))
+    assert {view.job_id for view in unknown} == slow
+    assert {view.job_id for view in found if view.over} == healthy
+
+
+def test_a_job_of_which_hdfs_does_not_tell_at_all_is_named_and_prune_fails(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    job_id = make_trained()
+    move(hdfs)
+    registry.own_jobs_at(STORE)
+
+    def refuse(place: str, **_: object) -> bool:
+        raise NoNameNode("no active NameNode answers (Connection refused)")
+
+    for name in ("exists", "stat", "list", "read"):
+        monkeypatch.setattr(hdfs, name, refuse)
+    assert main(["list"]) == 0
+    told = capsys.readouterr()
+    assert "unreadable" in told.out and "Connection refused" in told.out
+    assert main(["prune", "--older-than", "0s"]) == ExitCode.BACKEND
+    told = capsys.readouterr()
+    assert f"whether {job_id} has ended is not known" in told.err
+    assert "Connection refused" in told.err
+    assert main(["prune", "--older-than", "3000d"]) == 0, "it was submitted later than that"
+
+
 def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_removed(
     home: Path,  # noqa: F811
     hdfs: FolderHdfs,
@@ -244,6 +322,8 @@ def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_r
         return exists(place)
 
     monkeypatch.setattr(hdfs, "exists", late)
+    hang = {slow}
+    limit_only(hang, monkeypatch)
     prune = ("prune", "--store", STORE, "--older-than")
     reason = (
         f"whether {slow} has ended is not known: the place where it is kept did not answer within "
@@ -263,5 +343,6 @@ def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_r
         assert [path.name for path in there.iterdir()] == [slow]
     finally:
         answers.set()
+    hang.clear()
     assert main([*prune, "0s", "--yes"]) == 0
     assert not list(there.iterdir())

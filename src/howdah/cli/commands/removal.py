@@ -156,7 +156,7 @@ def prune_command(
 
     With --store hdfs://... it removes your jobs there, whichever machine submitted them.
 
-    Jobs that may have ended, but of which the cluster did not tell in time, are named and stay.
+    Jobs of which the cluster does not tell whether they have ended are named, and stay.
 
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}; without --yes, {"would_remove": [{"job_id", "bytes"}, …]}.

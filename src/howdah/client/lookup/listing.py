@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import fnmatch
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -17,6 +19,8 @@ from howdah.client.lookup.states import UNREADABLE
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError, list_jobs
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
+
+T = TypeVar("T")
 
 ASK_S = 2.0
 """A coordinator that is slower than this is not waited for: its journal is read instead."""
@@ -55,7 +59,7 @@ async def views(
 
     One job that cannot be read never hides the others: its document says why. ``passed_over`` is
     told of those that are not the user's own; they are left out. ``unknown`` is told of those whose
-    end, if they had one, could not be found out in time.
+    end, if they had one, could not be found out.
 
     Raises:
         NotYours: others could put jobs there.
@@ -111,7 +115,7 @@ async def look(
 ) -> JobView:
     """The job's status document, of its coordinator if it has one; one that cannot be read says why.
 
-    ``unknown`` is told it where not even whether the job has ended could be found out in time.
+    ``unknown`` is told it where not even whether the job has ended could be found out.
     """
     try:
         asked = False
@@ -121,7 +125,8 @@ async def look(
                 return final
             handle = AsyncJobHandle(directory)
             async with asyncio.timeout(ASK_S):
-                await asyncio.to_thread(handle.ended)
+                if await _in_own_thread(handle.ended) is not None:
+                    return offline_job.view(directory)
                 asked = True
                 return await handle.status()
         except (HowdahError, TimeoutError) as error:
@@ -132,7 +137,7 @@ async def look(
                 unknown(view)
             return view
     except (StorageError, JournalError, BackendError, OSError) as error:
-        return JobView(
+        view = JobView(
             job_id=directory.job_id,
             name="?",
             framework="?",
@@ -142,3 +147,14 @@ async def look(
             reason=str(error),
             directory=str(directory.path),
         )
+        if isinstance(error, BackendError):
+            unknown(msgspec.structs.replace(view, submitted=directory.submitted()))
+        return view
+
+
+async def _in_own_thread(call: Callable[[], T]) -> T:
+    """As `asyncio.to_thread`, whose threads are few: calls that hang would take them from all others."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="look")
+    answer = pool.submit(call)
+    pool.shutdown(wait=False)
+    return await asyncio.wrap_future(answer)
