@@ -192,22 +192,39 @@ def test_gpus_that_a_task_does_not_get_are_refused() -> None:
 
 
 def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
-    assert "checkpoint.store" in unseen(Job(command="true", checkpoint=Checkpoint()), "far")
-    assert unseen(Job(command="true", checkpoint=Checkpoint(store="hdfs:///c")), "far") == ""
-    assert unseen(JOB, "far") == ""
+    job = Job(command="true", checkpoint=Checkpoint())
+    assert "checkpoint.store" in unseen(job, "worker", "far")
+    job = Job(command="true", checkpoint=Checkpoint(store="hdfs:///c"))
+    assert unseen(job, "worker", "far") == ""
+    assert unseen(JOB, "worker", "far") == ""
 
 
 def test_a_command_that_needs_the_shared_folder_is_refused_where_that_is_not_seen() -> None:
     path = "$HOWDAH_SHARED_DIR/data"
     preprocess = Preprocess(command=f"prepare {path}")
-    for job in (
-        Job(command=f"train {path}"),
-        Job(command="train", preprocess=preprocess),
-        Job(roles={"worker": Role(command=f"train {path}")}),
-        Job(command="train", env={"DATA": "${HOWDAH_SHARED_DIR}"}),
+    for role, job in (
+        ("worker", Job(command=f"train {path}")),
+        ("preprocess", Job(command="train", preprocess=preprocess)),
+        ("worker", Job(roles={"worker": Role(command=f"train {path}")})),
+        ("worker", Job(command="train", roles={"worker": Role(env={"DATA": path})})),
+        ("worker", Job(command="train", env={"DATA": "${HOWDAH_SHARED_DIR}"})),
     ):
-        assert "HOWDAH_SHARED_DIR: far does not see the job directory" in unseen(job, "far")
-    assert unseen(FunctionJob(print).job, "far") == ""
+        refusal = unseen(planning.expand(job), role, "far")
+        assert "HOWDAH_SHARED_DIR: far does not see the job directory" in refusal
+    assert unseen(planning.expand(FunctionJob(print).job), "worker", "far") == ""
+
+
+def test_only_a_role_that_needs_the_shared_folder_itself_is_refused_where_that_is_not_seen() -> (
+    None
+):
+    path = "$HOWDAH_SHARED_DIR/data"
+    for job in (
+        Job(command="train", roles={"worker": Role(), "ps": Role(command=f"serve {path}")}),
+        Job(command="train", roles={"worker": Role(), "ps": Role(env={"DATA": path})}),
+        Job(command="train", preprocess=Preprocess(command=f"prepare {path}")),
+        Job(command=f"serve {path}", roles={"worker": Role(command="train"), "ps": Role()}),
+    ):
+        assert unseen(planning.expand(job), "worker", "far") == ""
 
 
 def test_a_missing_module_is_told_with_what_to_do() -> None:

@@ -272,7 +272,9 @@ class SparkBackend(Backend):
 
     def _grant(self, request: ContainerRequest, container: RegisteredContainer) -> None:
         registration, job = container.registration, self._directory.job()
-        if not registration.sees_job_dir and (problem := unseen(job, registration.host)):
+        if not registration.sees_job_dir and (
+            problem := unseen(job, request.role, registration.host)
+        ):
             self._refuse(request.request_id, problem)
             return
         if problem := too_few_gpus(self._roles, request.role, registration.gpus):

@@ -11,7 +11,7 @@ import msgspec
 from howdah.backends.base import RoleResources
 from howdah.backends.spark.sessions import SparkAccess, query_setting
 from howdah.core.plan import Plan, RolePlan
-from howdah.spec.model import Job, Slots
+from howdah.spec.model import Job, Role, Slots
 from howdah.storage import layout
 
 POLL_S = 0.2
@@ -270,14 +270,19 @@ def refusals(
     return problems
 
 
-def unseen(job: Job, host: str) -> str:
-    """Why the job cannot run on a host that does not see its directory; empty if it can."""
+def unseen(job: Job, role: str, host: str) -> str:
+    """Why a role of an expanded job cannot run on a host that does not see the job directory; empty if
+    it can."""
     if job.checkpoint is not None and job.checkpoint.store is None:
         return (
             f"checkpoint.store: {host} does not see the job directory, where checkpoints would be "
             "kept. Give a folder that all hosts see, or a URL such as hdfs:///checkpoints"
         )
-    if _SHARED_DIR.search(msgspec.json.encode(job)):
+    own = job.roles.get(role, Role())
+    concerns = msgspec.structs.replace(
+        job, command=own.command or job.command, roles={role: own}, preprocess=None
+    )
+    if _SHARED_DIR.search(msgspec.json.encode(concerns)):
         return (
             f"HOWDAH_SHARED_DIR: {host} does not see the job directory, where that folder is. Give the "
             "commands a folder that all hosts see, or a URL, instead"
