@@ -33,7 +33,8 @@ the one that still runs. If none of them runs, a whole name stands for its newes
 
 Howdah looks for job directories in `$HOWDAH_HOME/jobs` or, without that variable, in `~/.howdah/jobs`. `--store` names
 another place. If that is an `hdfs://` URL, names and beginnings of ids mean your jobs there, whichever machine submitted
-them. `NO_COLOR` switches colours off and `FORCE_COLOR` switches them on, whatever the output is.
+them, and a command is refused if it can't read one that you may mean. `NO_COLOR` switches colours off and `FORCE_COLOR`
+switches them on, whatever the output is.
 
 What a job's tasks print goes to standard output, and so does the result of a command (a summary, a table, JSON).
 Howdah's own messages and errors go to standard error.

@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     here: bool = False
     """Its containers are on the submitter's machine: they can write what can be written here."""
     elsewhere: str | None = None
-    """Module with ``find``, ``jobs`` and ``end``, for jobs that another machine has submitted."""
+    """Module with ``find``, ``jobs``, ``last`` and ``end``, for jobs that another machine has submitted."""
     doctor: str | None = None
     """What yields findings about its cluster, for ``howdah doctor``."""
     configured_by: str = ""
@@ -193,13 +193,22 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     return importlib.import_module(parts.elsewhere).jobs(store, limit)
 
 
-def own_jobs_at(url: str, limit: int = sys.maxsize) -> list[JobDirectory]:
-    """The user's own newest jobs below that URL, each with a directory here.
+def own_jobs_at(url: str) -> list[JobDirectory]:
+    """The user's own jobs below that URL, newest first, each with a directory here.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
-    return _cluster_jobs().jobs(url, limit)
+    return _cluster_jobs().jobs(url, sys.maxsize)
+
+
+def own_last_job_at(url: str) -> JobDirectory | None:
+    """The user's own newest job below that URL, with a directory here; None if there are none.
+
+    Raises:
+        BackendError: no backend keeps jobs there, its cluster cannot be asked, or the job cannot be read.
+    """
+    return _cluster_jobs().last(url)
 
 
 def cluster_store(url: str) -> Any:

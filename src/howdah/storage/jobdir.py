@@ -51,7 +51,8 @@ class NoSuchJob(StorageError, LookupError):
     """No job, or more than one, answers to what was asked for."""
 
     several: tuple[JobDirectory, ...] = ()
-    """The jobs, where more than one answers."""
+    """The jobs, newest first, where more than one answers. One that has ended on a cluster may have no
+    directory here, unless it is the newest."""
 
 
 def new_job_id(name: str, now: float | None = None) -> str:

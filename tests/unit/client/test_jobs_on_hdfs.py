@@ -20,9 +20,10 @@ from howdah.cli import leaving
 from howdah.cli.main import main
 from howdah.client.errors import ExitCode
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.lookup import listing
+from howdah.client.lookup import find, listing
 from howdah.spec.model import Role
 from howdah.storage.hdfs.errors import NoNameNode
+from howdah.storage.hdfs.files import HdfsStat
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from howdah.wire.status import JobView
 from tests.unit.client.hdfs_folder import FS, FolderHdfs
@@ -194,6 +195,79 @@ def test_several_jobs_below_an_url_are_named_where_one_is_wanted(
     assert len(list((hdfs.folder / "howdah" / "ada").iterdir())) == 2
 
 
+@pytest.mark.parametrize("called", ["train", "trained", "@last"])
+def test_no_other_job_is_taken_for_one_that_cannot_be_read(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    called: str,
+) -> None:
+    made = [make_trained(), make_trained()]
+    move(hdfs)
+    forget(home)
+    stat = hdfs.stat
+
+    def refuse(place: str) -> HdfsStat:
+        if made[1] in place:
+            raise NoNameNode("the NameNode restarts")
+        return stat(place)
+
+    monkeypatch.setattr(hdfs, "stat", refuse)
+    assert main(["rm", called, "--store", STORE]) == ExitCode.BACKEND
+    assert f"{made[1]} cannot be read: the NameNode restarts" in capsys.readouterr().err
+    assert len(list((hdfs.folder / "howdah" / "ada").iterdir())) == 2
+
+
+def test_a_job_that_is_being_submitted_is_passed_over(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    old, new = make_trained(), make_trained()
+    move(hdfs)
+    forget(home)
+    for path in (hdfs.folder / "howdah" / "ada" / new).iterdir():
+        if path.is_file():
+            path.unlink()
+    for called in ("@last", "trained", "train"):
+        assert main(["status", called, "--store", STORE]) == 0
+        assert old in capsys.readouterr().out
+    assert [view.job_id for view in howdah.jobs(store=STORE)] == [old]
+    assert howdah.connect("@last", store=STORE).job_id == old
+    assert main(["status", new, "--store", STORE]) == ExitCode.BAD_INPUT
+    assert f"{STORE}/ada/{new} has no meta.json: " in capsys.readouterr().err
+    assert [path.name for path in base_folder().iterdir()] == [old]
+
+
+def test_of_many_jobs_of_a_name_those_that_have_ended_are_not_copied(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    unended = make("trained", granted(0, "n1"))
+    *_, new = [make_trained() for _ in range(5)]
+    move(hdfs)
+    forget(home)
+
+    def copied() -> set[str]:
+        return {path.name for path in base_folder().iterdir()}
+
+    assert main(["status", "trai", "--store", STORE]) == ExitCode.BAD_INPUT
+    assert "'trai' is the name or the beginning of 6 job ids" in capsys.readouterr().err
+    assert copied() == {new, unended}
+    assert main(["status", "trained", "--store", STORE]) == 0
+    assert new in capsys.readouterr().out
+    assert main(["status", "@last", "--store", STORE]) == 0
+    assert new in capsys.readouterr().out
+    assert copied() == {new, unended}
+    monkeypatch.setattr(find, "_goes_on", lambda directory: directory.job_id == unended)
+    for called in ("trained", "trai"):
+        assert main(["status", called, "--store", STORE]) == 0
+        assert unended in capsys.readouterr().out
+
+
 def test_programs_are_given_the_jobs_below_an_url_alone(
     home: Path,  # noqa: F811
     hdfs: FolderHdfs,
@@ -256,6 +330,7 @@ def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
     healthy = {make_trained() for _ in range(3)}
     slow = {make_alone() for _ in range(3)}
     move(hdfs)
+    registry.own_jobs_at(STORE)
     answers, exists = threading.Event(), hdfs.exists
 
     def late(place: str) -> bool:
@@ -265,7 +340,6 @@ def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
 
     monkeypatch.setattr(hdfs, "exists", late)
     limit_only(slow, monkeypatch)
-    registry.own_jobs_at(STORE)
 
     async def views(unknown: list[JobView]) -> list[JobView]:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))

@@ -51,7 +51,8 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
     Raises:
         NoSuchJob: none or several; the text says which there are.
         OnlyOwners: it is another user's, and closed to us.
-        BackendError: the store is a URL, and the cluster there cannot be asked.
+        BackendError: the store is a URL, and the cluster there cannot be asked, or a job that answers
+            cannot be read.
     """
     try:
         return _one(wanted, store)
@@ -101,14 +102,13 @@ def last(store: str | None = None) -> JobDirectory:
 
     Raises:
         NoSuchJob: there are none yet.
-        BackendError: the store is a URL, and the cluster there cannot be asked.
+        BackendError: the store is a URL, and the cluster there cannot be asked, or the job cannot be read.
     """
-    from howdah.client.lookup.listing import SAME_SECOND, newest
+    from howdah.client.lookup.listing import newest
 
     if store is not None and _is_elsewhere(store):
         place = store
-        there = registry.own_jobs_at(store, SAME_SECOND)
-        directory = max(there, key=JobDirectory.submitted, default=None)
+        directory = registry.own_last_job_at(store)
     else:
         place = base(store)
         directory = newest(place)

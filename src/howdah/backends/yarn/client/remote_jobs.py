@@ -60,7 +60,7 @@ def find(
     if wanted in found:
         found = [wanted]
     if len(found) > 1:
-        several = _adopted(access, base, found)
+        several = _answering(access, base, found)
         if len(several) > 1:
             raise jobdir.ambiguous(wanted, several)
         found = [each.job_id for each in several] or found[:1]
@@ -80,25 +80,65 @@ def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
 
 
 def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> list[JobDirectory]:
-    """The user's jobs on the cluster, newest first, each with a directory here.
+    """The user's jobs on the cluster, newest first, each with a directory here. Those that cannot be
+    read are left out.
 
     Raises:
         BackendError: the cluster cannot be asked.
     """
     access = shared(None, env)
     base = staging.base_url(store, access.configuration, access.user)
-    return _adopted(access, base, _job_ids(access, base), limit)
-
-
-def _adopted(
-    access: Access, base: str, job_ids: list[str], limit: int | None = None
-) -> list[JobDirectory]:
-    """The newest of those jobs in that folder, newest first, each with a directory here."""
     found: list[JobDirectory] = []
-    for job_id in sorted(job_ids, key=order, reverse=True)[:limit]:
-        with contextlib.suppress(NoSuchJob, BackendError):  # being removed, or being made
+    for job_id in sorted(_job_ids(access, base), key=order, reverse=True)[:limit]:
+        with contextlib.suppress(NoSuchJob, BackendError):
             found.append(adopt(access, f"{base}/{job_id}"))
     return found
+
+
+def last(store: str | None, env: Mapping[str, str] = os.environ) -> JobDirectory | None:
+    """The user's job on the cluster that was submitted last, with a directory here; None if there are none.
+
+    Raises:
+        BackendError: the cluster cannot be asked, or the job cannot be read.
+    """
+    access = shared(None, env)
+    base = staging.base_url(store, access.configuration, access.user)
+    found: list[JobDirectory] = []
+    for job_id in sorted(_job_ids(access, base), key=order, reverse=True):
+        if found and not _same_second(job_id, found[0].job_id):
+            break
+        with contextlib.suppress(NoSuchJob):  # being removed, or being made
+            found.append(adopt(access, f"{base}/{job_id}"))
+    return max(found, key=JobDirectory.submitted, default=None)
+
+
+def _answering(access: Access, base: str, job_ids: list[str]) -> list[JobDirectory]:
+    """Those jobs in that folder, newest first. The newest and those that may not have ended have a
+    directory here; each of the others would have to be copied, for nothing.
+
+    Raises:
+        BackendError: one cannot be read: it may be the one that is meant.
+    """
+    hdfs = access.hdfs(base)
+    found: list[JobDirectory] = []
+    for job_id in sorted(job_ids, key=order, reverse=True):
+        url = f"{base}/{job_id}"
+        if found and not _same_second(job_id, found[0].job_id):
+            try:
+                has_ended = hdfs.exists(f"{url}/{layout.FINAL}")
+            except OSError as error:
+                raise BackendError(f"{url} cannot be read: {error}") from error
+            if has_ended:
+                found.append(JobDirectory(Path(base_folder(None)) / job_id))
+                continue
+        with contextlib.suppress(NoSuchJob):  # being removed, or being made
+            found.append(adopt(access, url))
+    return found
+
+
+def _same_second(job_id: str, other: str) -> bool:
+    """Whether the ids do not tell which job is the newer one."""
+    return order(job_id)[0] == order(other)[0]
 
 
 def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
@@ -106,7 +146,7 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
 
     Raises:
         OnlyOwners: it is another user's, and closed to us.
-        NoSuchJob: there is no such job directory.
+        NoSuchJob: there is no such job directory, or it is being made.
         BackendError: it cannot be read.
         NotYours: the local copy, or the folder of jobs here, may be somebody else's.
     """
@@ -117,6 +157,11 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
         return jobdir.own(directory)
     try:
         owner = access.hdfs(url).stat(url).owner
+        if not access.hdfs(url).exists(f"{url}/{layout.META}"):
+            raise NoSuchJob(
+                f"{url} has no {layout.META}: its job is being submitted, or its submission was broken "
+                "off; what that left is removed with `hdfs dfs -rm -r`"
+            )
         Mirror(url, local, access.hdfs(url)).fetch()
         meta = directory.meta()
     except NotFound as error:
