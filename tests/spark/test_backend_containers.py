@@ -30,7 +30,7 @@ from howdah.storage import layout
 from howdah.storage.files import write_atomically
 from howdah.wire import tls
 from howdah.wire.channel import Channel, connect
-from tests.conformance.harness import eventually
+from tests.conformance.harness import Coordinator, eventually
 from tests.conformance.spark import SparkHarness
 
 
@@ -173,6 +173,102 @@ def test_files_of_the_shared_folder_stay_with_the_job(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+async def far_shared_folder(
+    harness: SparkHarness, coordinator: Coordinator, request_id: int
+) -> tuple[str, Path]:
+    """A container on a host that does not see the job directory, and its shared folder."""
+    harness.drivers[-1].far = True
+    [container_id] = await coordinator.grant(request_id)
+    await harness.launch(coordinator, container_id, "wait")
+    await harness.pids(container_id)
+    bases = [base for driver in harness.drivers for base in driver.bases]
+    [folder] = [base / container_id for base in bases if (base / container_id).is_dir()]
+    return container_id, folder / container_folder.JOB / layout.SHARED
+
+
+async def whole(path: Path, text: str) -> None:
+    await eventually(lambda: path.exists() and path.read_text() == text, f"all of {path} is there")
+
+
+def test_two_containers_that_leave_files_of_one_name_in_the_shared_folder_mix_nothing(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        first, one = await far_shared_folder(harness, coordinator, 1)
+        second, other = await far_shared_folder(harness, coordinator, 2)
+        model = harness.directory.path / layout.SHARED / "model"
+        (one / "model").write_text("A" * 700_000)
+        await whole(model, "A" * 700_000)
+        (other / "model").write_text("B" * 600_000)
+        (other / "own").write_text("B")
+        await harness.kill_agent(second)
+        [unsaved] = (await coordinator.ended(second)).unsaved
+        assert unsaved.startswith("shared/model: ") and "another task" in unsaved
+        assert model.read_text() == "A" * 700_000
+        assert model.with_name("own").read_text() == "B"
+        with (one / "model").open("a") as file:
+            file.write("C")
+        await harness.kill_agent(first)
+        assert (await coordinator.ended(first)).unsaved == ()
+        assert model.read_text() == "A" * 700_000 + "C"
+        again, there = await far_shared_folder(harness, coordinator, 3)
+        (there / "model").write_text("D")
+        await harness.kill_agent(again)
+        assert (await coordinator.ended(again)).unsaved == ()
+        assert model.read_text() == "D"
+
+    run(tmp_path, test)
+
+
+def test_a_file_that_a_task_has_left_in_the_job_directory_itself_is_not_replaced_by_a_containers(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        container_id, there = await far_shared_folder(harness, coordinator, 1)
+        model = harness.directory.path / layout.SHARED / "model"
+        model.write_text("of a task that sees the job directory")
+        (there / "model").write_text("of a container")
+        await harness.kill_agent(container_id)
+        [unsaved] = (await coordinator.ended(container_id)).unsaved
+        assert unsaved.startswith("shared/model: ") and "another task" in unsaved
+        assert model.read_text() == "of a task that sees the job directory"
+
+    run(tmp_path, test)
+
+
+def test_the_next_coordinator_knows_whose_the_files_of_the_shared_folder_are(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        first = await harness.coordinator()
+        ended, gone = await far_shared_folder(harness, first, 1)
+        (gone / "model").write_text("of a task that is started again")
+        await harness.kill_agent(ended)
+        await first.ended(ended)
+        running, there = await far_shared_folder(harness, first, 2)
+        (there / "data").write_text("A")
+        data = harness.directory.path / layout.SHARED / "data"
+        await whole(data, "A")
+        await harness.crash(first)
+        second = await harness.coordinator()
+        again, new = await far_shared_folder(harness, second, 3)
+        (new / "model").write_text("new")
+        (new / "data").write_text("B")
+        await harness.kill_agent(again)
+        [unsaved] = (await second.ended(again)).unsaved
+        assert unsaved.startswith("shared/data: ")
+        assert data.with_name("model").read_text() == "new"
+        with (there / "data").open("a") as file:
+            file.write("C")
+        await harness.kill_agent(running)
+        assert (await second.ended(running)).unsaved == ()
+        assert data.read_text() == "AC"
+
+    run(tmp_path, test)
+
+
 def on_the_driver(harness: SparkHarness, address: str) -> None:
     """The role's containers are on the driver's machine, where the job listens at that address only."""
     port = harness.listen(address)
@@ -289,6 +385,44 @@ def test_a_file_that_cannot_be_written_on_the_drivers_machine_is_said_with_its_c
         assert line.startswith(f"{layout.OUTPUTS}/model: could not be written")
         assert not (outputs / "model").exists()
         channel.abort()
+
+    run(tmp_path, test)
+
+
+def test_files_that_come_again_after_their_containers_end_is_recorded_replace_no_newer_ones(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        harness.drivers[0].full = True
+        model = harness.directory.path / layout.SHARED / "model"
+        registrations: list[Register] = []
+        channels: list[Channel[ToContainer]] = []
+        for number, name in enumerate(("one", "two"), 1):
+            here = Register(name=name, spark_job=1, host="here", base=f"/tmp/{name}")
+            channels.append(await dial(harness, here))
+            [container_id] = await coordinator.grant(number)
+            await harness.launch(coordinator, container_id, "wait")
+            registrations.append(msgspec.structs.replace(here, container_id=container_id))
+
+        def send_all(number: int) -> None:
+            here = registrations[number]
+            part = FilePart(path=f"{layout.SHARED}/model", offset=0, data=here.name.encode())
+            channels[number].send(part)
+            exited = Exited(container_id=here.container_id, kind=ContainerEndKind.EXITED)
+            channels[number].send(exited)
+
+        for number in (0, 1):
+            send_all(number)
+            assert (await coordinator.ended(registrations[number].container_id)).unsaved == ()
+        channels[0].abort()
+        channels[0] = await dial(harness, registrations[0])
+        send_all(0)
+        first = registrations[0].container_id
+        assert await orders(channels[0], 2) == [("AcknowledgeExit", first)] * 2
+        assert model.read_text() == "two"
+        for channel in channels:
+            channel.abort()
 
     run(tmp_path, test)
 

@@ -8,11 +8,12 @@ Coordinator's side: `ArtifactWriter`.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,7 @@ FOLDERS = (
     layout.TENSORBOARD,
 )
 """What is uploaded. Checkpoints are not: they go to the store that the job names."""
+OWNERS = "spark-shared.jsonl"
 PART_BYTES = 256 * 1024
 LARGEST = 1 << 30
 """Bytes of one folder that are uploaded; what is more goes with the container. What ranks return is
@@ -38,6 +40,8 @@ always uploaded."""
 COMPARED_BYTES = 1 << 20
 """So much of a file that has changed is compared with what was sent of it; of a longer one only once its
 container has ended: to read all of it after each change would cost the programs their disk."""
+
+_TAKEN = "another task has left a file of that name, which is kept"
 
 
 class SentFile(msgspec.Struct, frozen=True):
@@ -154,25 +158,66 @@ def _goes_on(file: BinaryIO, status: os.stat_result, sent: SentFile, *, compare:
 
 
 class ArtifactWriter:
-    """Writes what arrives into the job directory, and nowhere else."""
+    """Writes what arrives into the job directory, and nowhere else.
+
+    Containers, and tasks that see the job directory, have names of their own in all folders but the shared
+    one. There a container's file replaces only its own, or one of a container that has ended: a task that
+    is started again leaves the same names. Whose each file is, is in ``spark-shared.jsonl``.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._owners = _read_owners(directory)
+        """Containers of the files in the shared folder, by path."""
 
-    def write(self, part: FilePart) -> None:
+    def write(self, part: FilePart, container_id: str = "", running: Collection[str] = ()) -> None:
         """Write one part.
 
+        Args:
+            container_id: of the container that sent it.
+            running: ids of all containers that have not ended.
+
         Raises:
-            ValueError: containers may not send a file of that path.
+            ValueError: containers may not send a file of that path, or it is another task's.
             OSError: it cannot be written.
         """
-        if part.path.partition("/")[0] not in FOLDERS:
+        folder = part.path.partition("/")[0]
+        if folder not in FOLDERS:
             raise ValueError(f"{part.path!r} is no path of a container's files")
         flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if part.offset == 0 else 0)
+        if folder == layout.SHARED:
+            owner = self._owners.get(part.path)
+            if owner != container_id and (part.offset or owner in running):
+                raise ValueError(_TAKEN)
+            if owner is None:
+                flags |= os.O_EXCL
         try:
             descriptor = open_beneath(self._directory, part.path, flags)
         except LeadsOutside as error:
             raise ValueError(str(error)) from error
+        except FileExistsError:
+            raise ValueError(_TAKEN) from None
         with open(descriptor, "wb") as file:
+            if folder == layout.SHARED:
+                self._own(part.path, container_id)
             file.seek(part.offset)
             file.write(part.data)
+
+    def _own(self, path: str, container_id: str) -> None:
+        if self._owners.get(path) == container_id:
+            return
+        self._owners[path] = container_id
+        line = msgspec.json.encode((path, container_id))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        with open(open_beneath(self._directory, OWNERS, flags), "ab") as file:
+            file.write(b"\n" + line)  # first: the line before may be torn
+
+
+def _read_owners(directory: Path) -> dict[str, str]:
+    owners: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        for line in (directory / OWNERS).read_bytes().split(b"\n"):
+            with contextlib.suppress(msgspec.DecodeError):
+                path, owner = msgspec.json.decode(line, type=tuple[str, str])
+                owners[path] = owner
+    return owners

@@ -340,12 +340,15 @@ class ContainerRegistry:
                 pass
 
     def _write(self, container: RegisteredContainer, part: FilePart) -> None:
+        if not container.container_id:
+            return  # sent again by one whose end is recorded
         if part.offset == 0:
             container.unwritten.pop(part.path, None)
         elif part.path in container.unwritten:
             return  # behind a hole nothing is of use
         try:
-            self._artifacts.write(part)
+            running = {each.container_id for each in self._containers.values()}
+            self._artifacts.write(part, container.container_id, running)
         except (OSError, ValueError) as error:
             container.unwritten[part.path] = str(error)
             log.error("%s of %s is lost: %s", part.path, container.registration.host, error)
