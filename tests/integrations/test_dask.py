@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -25,3 +26,66 @@ def test_the_scheduler_listens_where_workers_of_the_environments_backend_reach_i
         return spec["options"]["host"]
 
     assert asyncio.run(host()) == ("127.0.0.1" if backend == "local" else "edge")
+
+
+class Handle:
+    """Stands in for a worker's job."""
+
+    def __init__(self, *answers: str | Exception | None) -> None:
+        self.answers = list(answers)
+
+    def ended(self) -> str | None:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_lost_worker_is_forgotten_when_its_job_ends_however_long_that_takes() -> None:
+    from distributed.core import Status
+
+    from howdah.integrations.dask import HowdahCluster, HowdahWorker
+    from howdah.spec.model import Job, Role
+
+    async def test() -> None:
+        cluster = HowdahCluster(asynchronous=True)
+        later: list[Callable[[], None]] = []
+        loop = asyncio.get_running_loop()
+        loop.call_later = lambda _, call: later.append(call)  # type: ignore[method-assign]
+        address = "tcp://node:1"
+        worker = HowdahWorker("tcp://here:1", 0, job=Job(), role=Role(), backend="local")
+        worker._handle = Handle(None, None, OSError("no ResourceManager answers"), "failed")
+        cluster.workers[0] = worker
+
+        def joins() -> None:
+            cluster.scheduler_info["workers"] = {address: {"name": 0}}
+
+        def is_lost() -> None:
+            cluster._update_worker_status("remove", address)
+
+        async def some_time_passes() -> None:
+            [call] = later
+            later.clear()
+            call()
+            await asyncio.gather(*cluster._futures)
+
+        joins()
+        is_lost()
+        await some_time_passes()
+        joins()  # started again by its job
+        await some_time_passes()
+        assert not later and cluster.workers == {0: worker}
+        is_lost()
+        await some_time_passes()
+        await some_time_passes()
+        assert cluster.workers == {0: worker}
+        await some_time_passes()
+        assert not later and cluster.workers == {}
+        cluster.workers[0] = worker
+        joins()
+        is_lost()
+        cluster.status = Status.closing
+        await some_time_passes()
+        assert not later
+
+    asyncio.run(test())

@@ -22,6 +22,7 @@ from typing import Any
 
 from dask.config import get as dask_setting
 from dask.utils import parse_timedelta
+from distributed.core import Status
 from distributed.deploy.cluster import Cluster
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
@@ -141,10 +142,31 @@ class HowdahCluster(SpecCluster):
         name = self.scheduler_info["workers"][msg]["name"]
         Cluster._update_worker_status(self, op, msg)
 
-        def forget() -> None:
+        delay = parse_timedelta(dask_setting("distributed.deploy.lost-worker-timeout"))
+        loop = asyncio.get_running_loop()
+
+        async def forget() -> None:
             worker = self.workers.get(name)
-            if isinstance(worker, HowdahWorker) and worker.ended():
+            back = any(each["name"] == name for each in self.scheduler_info["workers"].values())
+            if (
+                not isinstance(worker, HowdahWorker)
+                or back
+                or self.status in (Status.closing, Status.closed)
+            ):
+                return
+            try:
+                ended = await asyncio.to_thread(worker.ended)
+            except Exception as error:  # such as a cluster that does not answer now
+                log.warning("whether the job of worker %s has ended is not known: %s", name, error)
+                ended = False
+            if not ended:
+                loop.call_later(delay, look)
+            elif self.workers.get(name) is worker:
                 del self.workers[name]  # the next `scale` makes another
 
-        delay = parse_timedelta(dask_setting("distributed.deploy.lost-worker-timeout"))
-        asyncio.get_running_loop().call_later(delay, forget)
+        def look() -> None:
+            task = loop.create_task(forget())
+            self._futures.add(task)
+            task.add_done_callback(self._futures.discard)
+
+        loop.call_later(delay, look)
