@@ -131,9 +131,8 @@ class LocalPackages:
             for pattern in file.tool.uv.workspace.members:
                 with contextlib.suppress(ValueError, NotImplementedError):  # for uv to refuse
                     for member in sorted(root.glob(pattern)):
-                        if (
-                            member / "pyproject.toml"
-                        ).is_file():  # uv takes nothing else for a member
+                        # uv takes nothing else for a member.
+                        if (member / "pyproject.toml").is_file():
                             self.add(member)
 
 
