@@ -129,6 +129,19 @@ def test_what_a_container_left_while_no_coordinator_was_there_is_uploaded_before
     run(tmp_path, test)
 
 
+async def far_folder(
+    harness: SparkHarness, coordinator: Coordinator, request_id: int = 1
+) -> tuple[str, Path]:
+    """A container on a host that does not see the job directory, and what it has instead of that."""
+    harness.drivers[-1].far = True
+    [container_id] = await coordinator.grant(request_id)
+    await harness.launch(coordinator, container_id, "wait")
+    await harness.pids(container_id)
+    bases = [base for driver in harness.drivers for base in driver.bases]
+    [folder] = [base / container_id for base in bases if (base / container_id).is_dir()]
+    return container_id, folder / container_folder.JOB
+
+
 @pytest.mark.parametrize(
     ("agent", "unsaved"),
     [
@@ -142,13 +155,8 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
     async def test(harness: SparkHarness) -> None:
         harness.agent = agent
         coordinator = await harness.coordinator()
-        harness.drivers[0].far = True
-        [container_id] = await coordinator.grant(1)
-        await harness.launch(coordinator, container_id, "wait")
-        await harness.pids(container_id)
-        [base] = harness.drivers[0].bases
-        job = base / container_id / container_folder.JOB
-        (job / layout.OUTPUTS / "model").write_bytes(b"x" * 2000)
+        container_id, folder = await far_folder(harness, coordinator)
+        (folder / layout.OUTPUTS / "model").write_bytes(b"x" * 2000)
         await harness.kill_agent(container_id)
         ended = await coordinator.ended(container_id)
         assert len(ended.unsaved) == 1 and ended.unsaved[0].startswith(unsaved)
@@ -159,13 +167,8 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
 def test_files_of_the_shared_folder_stay_with_the_job(tmp_path: Path) -> None:
     async def test(harness: SparkHarness) -> None:
         coordinator = await harness.coordinator()
-        harness.drivers[0].far = True
-        [container_id] = await coordinator.grant(1)
-        await harness.launch(coordinator, container_id, "wait")
-        await harness.pids(container_id)
-        [base] = harness.drivers[0].bases
-        there = base / container_id / container_folder.JOB / layout.SHARED / "data"
-        there.write_text("of the first stage")
+        container_id, there = await far_shared_folder(harness, coordinator, 1)
+        (there / "data").write_text("of the first stage")
         await harness.kill_agent(container_id)
         assert (await coordinator.ended(container_id)).unsaved == ()
         assert (harness.directory.path / layout.SHARED / "data").read_text() == "of the first stage"
@@ -176,14 +179,9 @@ def test_files_of_the_shared_folder_stay_with_the_job(tmp_path: Path) -> None:
 async def far_shared_folder(
     harness: SparkHarness, coordinator: Coordinator, request_id: int
 ) -> tuple[str, Path]:
-    """A container on a host that does not see the job directory, and its shared folder."""
-    harness.drivers[-1].far = True
-    [container_id] = await coordinator.grant(request_id)
-    await harness.launch(coordinator, container_id, "wait")
-    await harness.pids(container_id)
-    bases = [base for driver in harness.drivers for base in driver.bases]
-    [folder] = [base / container_id for base in bases if (base / container_id).is_dir()]
-    return container_id, folder / container_folder.JOB / layout.SHARED
+    """As `far_folder`, but its shared folder."""
+    container_id, folder = await far_folder(harness, coordinator, request_id)
+    return container_id, folder / layout.SHARED
 
 
 async def whole(path: Path, text: str) -> None:
