@@ -271,8 +271,9 @@ class Attempt:
         self.phase = HeldPhase.RUNNING
         mirror = FolderMirror(self._container, start)
         async with self._checkpoints.watching(start), mirror.running():
-            self._ended = await self._run.run()
+            ended = await self._run.run()
             self._say_last_reports()
+            self._ended = msgspec.structs.replace(ended, step=self._run.step)
             if not self._checkpoints.is_all:
                 await asyncio.to_thread(self._outputs.look, self._checkpoints.folders)
             unsaved = await self._save(self._run, self._ended, mirror)

@@ -125,6 +125,11 @@ class ProgramRun:
         return self._log.offset
 
     @property
+    def step(self) -> float | None:
+        """The last one that was reported."""
+        return self._reported.step
+
+    @property
     def ended_cleanly(self) -> bool:
         """Every program ended by itself: what it was writing is written."""
         return all(0 <= program.status < 128 for program in self._programs.ends())
@@ -244,7 +249,7 @@ class ProgramRun:
         found = msgspec.structs.replace(found, tail=tuple(map(self._own_path, found.tail)))
         asked = self._start.answer_mark and found.code == 0
         answer = await self._answer() if asked else found.answer
-        return msgspec.structs.replace(found, step=self._reported.step, answer=answer)
+        return msgspec.structs.replace(found, answer=answer)
 
     def _hold_was_in_the_way(self, found: Exit) -> bool:
         """Whether the program could not bind the port that we went on holding for it."""
