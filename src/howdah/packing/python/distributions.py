@@ -114,9 +114,17 @@ def developed(distribution: metadata.Distribution) -> dict[Path, FolderContent]:
 
 
 def elsewhere(path: Path) -> list[Path]:
-    """The folders of this machine that a ``.pth`` file leads to."""
-    named = [Path(line) for line in _lines(path)]
-    return [each for each in named if each.is_absolute() and each.is_dir()]
+    """The folders of this machine, outside of its own, that a ``.pth`` file leads to."""
+    found = [outside(line, path.parent) for line in _lines(path)]
+    return [each for each in found if each is not None]
+
+
+def outside(line: str, site: Path) -> Path | None:
+    """The folder outside of ``site``, in which a ``.pth`` file is, that a line of it adds; None if it adds
+    none."""
+    path = Path(line.strip() or ".")
+    leads_out = path.is_absolute() and path.is_dir() and not path.is_relative_to(site)
+    return path if leads_out else None
 
 
 def _developed(distribution: metadata.Distribution, path: Path, site: str) -> Iterator[TarEntry]:

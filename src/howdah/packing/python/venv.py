@@ -14,6 +14,7 @@ from howdah.packing.archives import PackingError, Progress, SizeRow
 from howdah.packing.cache import Content
 from howdah.packing.folders import FolderContent
 from howdah.packing.folders import look as look_at
+from howdah.packing.python import distributions
 from howdah.packing.python.bytecode import with_byte_code
 from howdah.packing.python.interpreter import Interpreter, glibc_note, interpreter
 from howdah.packing.python.scripts import relative
@@ -187,9 +188,8 @@ def _development(
 
 
 def _shipped(line: str, site: Path, folders: dict[Path, str]) -> str:
-    path = Path(line.strip() or ".")
-    outside = path.is_absolute() and path.is_dir() and not path.is_relative_to(site)
-    if not outside:
+    path = distributions.outside(line, site)
+    if path is None:
         return line
     return folders.setdefault(path, f"development/{len(folders)}-{path.name}")
 

@@ -90,9 +90,8 @@ class Aggregated:
             path = directory.log_path(task, attempt)
             make_private_folder(path.parent)
             try:
-                for start in sorted(
-                    segments, reverse=True
-                ):  # the head last: with it the log is there
+                # The head last: with it the log is there.
+                for start in sorted(segments, reverse=True):
                     content = b"".join(p for log in segments[start] for p in self._logs.read(log))
                     write_atomically(segment_path(path, start), content)
             except (HadoopError, OSError) as error:
