@@ -306,6 +306,9 @@ def complete_environment(
         env["PYTHONPATH"] = os.pathsep.join(part for part in parts if part)
     if additions.gpus:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(additions.gpus)
+        if any(each.isdecimal() for each in additions.gpus):
+            # Spark's numbers are those of nvidia-smi; CUDA counts the fastest device first.
+            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     elif additions.gpus is not None:
         # A task that asked for no GPU must not use those another one was given.
         env["CUDA_VISIBLE_DEVICES"] = told.get("CUDA_VISIBLE_DEVICES", "")

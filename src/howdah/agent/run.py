@@ -22,6 +22,7 @@ from howdah.agent.forwarder import LogForwarder, NewestLine
 from howdah.agent.host.processes import handles, send_signal, usage
 from howdah.agent.host.tcp_table import packed
 from howdah.agent.monitoring.metrics import (
+    GpuUse,
     OomWatch,
     ProgressMonitor,
     Sampler,
@@ -102,7 +103,7 @@ class ProgramRun:
         self._progress = ProgressMonitor(self._loop.time, ready.checkpoint_dir)
         self._reported = ReportedValues()
         self._sampler = Sampler(self._tree.look)
-        self._gpu: tuple[float, float] | None = None
+        self._gpu: GpuUse = (None, None)
         self._watches: set[asyncio.Task[None]] = set()
         self._over_memory = ""
         self._timed_out = False
@@ -452,14 +453,15 @@ class ProgramRun:
         self._timed_out = True
         self._end(_TIME_OUT_GRACE_S)
 
-    async def _measure_gpus(self, uuids: Sequence[str]) -> None:
-        arguments = [str(_GPU_LOOK_S), *uuids]
+    async def _measure_gpus(self, devices: Sequence[str]) -> None:
+        arguments = [str(_GPU_LOOK_S), *devices]
         try:
             async with self._container.helpers.running(
                 module("howdah.agent.monitoring.metrics", *arguments)
             ) as helper:
                 while (line := await helper.line()) is not None:
                     self._gpu = parse_gpus(line)
+                self._gpu = (None, None)
                 if helper.problem:
                     log.warning("GPU use is not measured: %s", helper.problem)
         except HelperProblem as problem:

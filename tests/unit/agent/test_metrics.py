@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -32,7 +34,7 @@ def test_cores_are_counted_between_two_samples() -> None:
     clock = Clock()
     found = {7: process(1.0, 10)}
     sampler = Sampler(lambda: found, lambda: clock.now, lambda: clock.cpu)
-    first = sampler.read(None, dict)
+    first = sampler.read((None, None), dict)
     assert first is not None
     assert (first.cpu, first.rss_mb, first.io_read_mb, first.io_write_mb) == (None, 10, 3, 5)
     clock.now += 2
@@ -47,10 +49,10 @@ def test_a_process_that_ended_unseen_does_not_count_backwards() -> None:
     clock = Clock()
     found = {7: process(10.0, 10)}
     sampler = Sampler(lambda: found, lambda: clock.now, lambda: clock.cpu)
-    sampler.read(None, dict)
+    sampler.read((None, None), dict)
     clock.now += 1
     found[7] = process(8.0, 10)
-    sample = sampler.read(None, dict)
+    sample = sampler.read((None, None), dict)
     assert sample is not None
     assert sample.cpu == 0.0
 
@@ -59,12 +61,12 @@ def test_nothing_is_measured_when_all_processes_have_ended_and_reports_are_kept(
     clock = Clock()
     found = {7: process(10.0, 10)}
     sampler = Sampler(lambda: found, lambda: clock.now, lambda: clock.cpu)
-    sampler.read(None, dict)
+    sampler.read((None, None), dict)
     clock.now += 1
     found.clear()
-    assert sampler.read(None, dict) is None
+    assert sampler.read((None, None), dict) is None
     clock.now += 1
-    last = sampler.read(None, lambda: {"loss": 0.1})
+    last = sampler.read((None, None), lambda: {"loss": 0.1})
     assert last is not None
     assert (last.values, last.cpu, last.rss_mb, last.io_read_mb) == (
         {"loss": 0.1},
@@ -90,7 +92,7 @@ def test_where_looking_is_dear_it_is_done_less_often_and_reports_are_kept() -> N
     sampler = Sampler(dear, lambda: clock.now, lambda: clock.cpu)
     count = 0
     for _ in range(100):
-        count += sampler.read(None, take) is not None
+        count += sampler.read((None, None), take) is not None
         clock.now += 0.1
     assert count == 6  # 2 ms each: at most one in about two seconds
     assert len(taken) == count
@@ -98,13 +100,88 @@ def test_where_looking_is_dear_it_is_done_less_often_and_reports_are_kept() -> N
 
 def test_a_line_of_the_gpu_helper_is_understood() -> None:
     assert parse_gpus(b"0.250 1024.0\n") == (0.25, 1024.0)
-    assert parse_gpus(b"") is None
-    assert parse_gpus(b"a b") is None
+    assert parse_gpus(b"- 1024.0\n") == (None, 1024.0)
+    assert parse_gpus(b"") == (None, None)
+    assert parse_gpus(b"a b") == (None, None)
+
+
+class Driver(SimpleNamespace):
+    """What of nvidia-ml-py is used. A device is its index; partitioned ones have no utilisation."""
+
+    class NVMLError(Exception): ...
+
+    def __init__(self) -> None:
+        super().__init__(uuids={"GPU-a": 0, "MIG-b": 1}, use={0: 100, 2: 50}, memory=[100, 50, 50])
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> int:
+        try:
+            return self.uuids[uuid]
+        except KeyError:
+            raise self.NVMLError("Not Found") from None
+
+    def nvmlDeviceGetUtilizationRates(self, device: int) -> SimpleNamespace:
+        try:
+            return SimpleNamespace(gpu=self.use[device])
+        except KeyError:
+            raise self.NVMLError("Not Supported") from None
+
+    def nvmlDeviceGetMemoryInfo(self, device: int) -> SimpleNamespace:
+        return SimpleNamespace(used=self.memory[device] * MB)
 
 
 def test_devices_are_averaged_and_their_memory_added() -> None:
-    nvml = SimpleNamespace(
-        nvmlDeviceGetUtilizationRates=lambda device: SimpleNamespace(gpu=device),
-        nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(used=device * MB),
-    )
-    assert measure_gpus(nvml, [100, 50]) == (0.75, 150.0)
+    assert measure_gpus(Driver(), [0, 2]) == (0.75, 150.0)
+
+
+def test_of_a_partitioned_device_the_memory_is_known() -> None:
+    assert measure_gpus(Driver(), [0, 1]) == (None, 150.0)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
+    driver = Driver()
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    return driver
+
+
+def measured(
+    monkeypatch: pytest.MonkeyPatch, devices: list[str], between: list[Callable[[], None]]
+) -> int:
+    """The helper's exit status; what happens between its looks, after the last of which its agent ends."""
+    looks = iter(between)
+
+    def select(*args: object) -> tuple[list[int], ...]:
+        for do in looks:
+            do()
+            return [], [], []
+        return [0], [], []
+
+    monkeypatch.setattr(metrics.select, "select", select)
+    return metrics.main(["1", *devices])
+
+
+def test_devices_are_measured_by_uuid_and_by_sparks_numbers(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measured(monkeypatch, ["GPU-a", "2"], []) == 0
+    assert capsys.readouterr().out == "0.750 150.000\n"
+
+
+def test_measuring_goes_on_after_an_error_of_the_driver(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    use = driver.use.pop(0)
+    assert measured(monkeypatch, ["0"], [lambda: driver.use.update({0: use})]) == 0
+    assert capsys.readouterr().out == "- 100.000\n1.000 100.000\n"
+
+
+def test_a_device_that_is_not_there_is_told(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert measured(monkeypatch, ["GPU-x"], []) == 4
+    assert capsys.readouterr().err == "GPUs GPU-x can't be measured: Not Found\n"

@@ -51,6 +51,8 @@ def test_our_python_path_comes_after_the_user_s() -> None:
 
 def test_a_container_s_devices_are_all_it_sees() -> None:
     assert made(gpus=("GPU-1", "GPU-2"))["CUDA_VISIBLE_DEVICES"] == "GPU-1,GPU-2"
+    assert "CUDA_DEVICE_ORDER" not in made(gpus=("GPU-1", "GPU-2"))
+    assert made(gpus=("0", "1"))["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert made({"CUDA_VISIBLE_DEVICES": "0"})["CUDA_VISIBLE_DEVICES"] == ""
     assert made({"CUDA_VISIBLE_DEVICES": "0"}, gpus=None)["CUDA_VISIBLE_DEVICES"] == "0"
     assert "CUDA_VISIBLE_DEVICES" not in made(gpus=None)

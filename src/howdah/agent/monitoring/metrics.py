@@ -2,10 +2,11 @@
 
 GPU use is measured through nvidia-ml-py, in a helper process because that library is large::
 
-    python -m howdah.agent.monitoring.metrics <seconds> <uuid>…
+    python -m howdah.agent.monitoring.metrics <seconds> <device>…
 
-prints a line ``utilisation memory_mb`` (mean and sum over the devices) every so many seconds until
-its standard input closes.
+prints a line ``utilisation memory_mb`` (mean and sum over the devices, ``-`` for what is not known)
+every so many seconds until its standard input closes. A device is a UUID or, as Spark names them, a
+number in the order of the bus.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _DEPTH = 4
 
 Fingerprint = tuple[int, int, int]
 """Entries, newest modification, total size."""
+GpuUse = tuple[float | None, float | None]
+"""Mean utilisation (0 to 1) and total memory in use (MB) of an attempt's GPUs; None is not known."""
 
 
 class Sampler:
@@ -52,13 +55,10 @@ class Sampler:
         self._before: tuple[float, float] | None = None
         """When, and CPU seconds by then."""
 
-    def read(
-        self, gpu: tuple[float, float] | None, take_values: Callable[[], dict[str, float]]
-    ) -> Sample | None:
+    def read(self, gpu: GpuUse, take_values: Callable[[], dict[str, float]]) -> Sample | None:
         """A sample, or None if it is too soon for one.
 
-        ``gpu`` is utilisation (0 to 1) and memory in MB; ``take_values`` gives what the program
-        reported since the last sample.
+        ``take_values`` gives what the program reported since the last sample.
         """
         now = self._clock()
         if now < self._due:
@@ -81,8 +81,8 @@ class Sampler:
             time=time.time(),
             cpu=round(cpu, 3) if cpu is not None else None,
             rss_mb=round(used.rss_bytes / _MB, 1),
-            gpu=gpu[0] if gpu else None,
-            gpu_memory_mb=gpu[1] if gpu else None,
+            gpu=gpu[0],
+            gpu_memory_mb=gpu[1],
             io_read_mb=round(io[0] / _MB, 2) if io else None,
             io_write_mb=round(io[1] / _MB, 2) if io else None,
             values=take_values(),
@@ -232,22 +232,30 @@ def fingerprint(folder: str) -> Fingerprint:
 # -- GPUs ----------------------------------------------------------------------------------------
 
 
-def parse_gpus(line: bytes) -> tuple[float, float] | None:
-    """Utilisation (0 to 1) and memory in MB from one of the helper's lines."""
+def parse_gpus(line: bytes) -> GpuUse:
+    """What one of the helper's lines says."""
     try:
-        utilisation, memory = line.split()
-        return float(utilisation), float(memory)
+        utilisation, memory = (None if word == b"-" else float(word) for word in line.split())
     except ValueError:
+        return None, None
+    return utilisation, memory
+
+
+def measure_gpus(nvml: Any, devices: Sequence[Any]) -> GpuUse:
+    """The devices' use. The driver tells the memory of an instance of a partitioned GPU (MIG), and no
+    utilisation: https://docs.nvidia.com/deploy/nvml-api/ (nvmlDeviceGetUtilizationRates)."""
+    return (
+        _over(devices, lambda each: nvml.nvmlDeviceGetUtilizationRates(each).gpu / len(devices) / 100, nvml),
+        _over(devices, lambda each: nvml.nvmlDeviceGetMemoryInfo(each).used / _MB, nvml),
+    )  # fmt: skip
+
+
+def _over(devices: Sequence[Any], read: Callable[[Any], float], nvml: Any) -> float | None:
+    """The sum, None while the driver does not tell all of them: asked again the next time."""
+    try:
+        return sum(map(read, devices))
+    except nvml.NVMLError:
         return None
-
-
-def measure_gpus(nvml: Any, devices: Sequence[Any]) -> tuple[float, float]:
-    """Mean utilisation (0 to 1) and total memory in use (MB) of the devices."""
-    utilisation = memory = 0.0
-    for device in devices:
-        utilisation += nvml.nvmlDeviceGetUtilizationRates(device).gpu / 100
-        memory += nvml.nvmlDeviceGetMemoryInfo(device).used / _MB
-    return utilisation / len(devices), memory
 
 
 def main(argv: Sequence[str]) -> int:
@@ -255,20 +263,26 @@ def main(argv: Sequence[str]) -> int:
     try:
         import pynvml as nvml  # the module of the package nvidia-ml-py
     except ImportError:
+        sys.stderr.write("the package nvidia-ml-py is not installed (howdah[gpu])\n")
         return 3
-    interval_s, uuids = float(argv[0]), argv[1:]
+    interval_s, names = float(argv[0]), argv[1:]
     try:
         nvml.nvmlInit()
-        devices = [nvml.nvmlDeviceGetHandleByUUID(uuid) for uuid in uuids]
-        while devices:
-            utilisation, memory = measure_gpus(nvml, devices)
-            sys.stdout.write(f"{utilisation:.3f} {memory:.1f}\n")
-            sys.stdout.flush()
-            if select.select([sys.stdin], [], [], interval_s)[0]:
-                break
+        devices = [
+            nvml.nvmlDeviceGetHandleByIndex(int(name))
+            if name.isdecimal()
+            else nvml.nvmlDeviceGetHandleByUUID(name)
+            for name in names
+        ]
     except nvml.NVMLError as error:
-        sys.stderr.write(f"GPUs {', '.join(uuids)} can't be measured: {error}\n")
+        sys.stderr.write(f"GPUs {', '.join(names)} can't be measured: {error}\n")
         return 4
+    while devices:
+        shown = ("-" if each is None else f"{each:.3f}" for each in measure_gpus(nvml, devices))
+        sys.stdout.write(" ".join(shown) + "\n")
+        sys.stdout.flush()
+        if select.select([sys.stdin], [], [], interval_s)[0]:
+            break
     return 0
 
 
