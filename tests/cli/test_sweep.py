@@ -125,6 +125,12 @@ def test_slips_of_the_keyboard_are_told(tmp_path: Path) -> None:
     )
     assert "no trial reported 'accuracy'; reported were loss" in told
     assert "new variable" not in howdah("sweep", file, "--set", "rate=1,2", "--dry-run").told
+    for_all = ("--set", "quueue=prod", "--set", "rate=1,2")
+    told = howdah("sweep", file, *for_all, "--dry-run").told
+    assert (
+        "quueue is a new variable: the job's [env] has none of that name; did you mean queue?"
+        in told
+    )
 
 
 def test_a_sweep_from_python(tmp_path: Path) -> None:
@@ -132,9 +138,17 @@ def test_a_sweep_from_python(tmp_path: Path) -> None:
     script.mkdir()
     (script / "train.py").write_text(PROGRAM)
     job = howdah_api.Job(
-        name="swept", source=str(script), command=[sys.executable, "train.py"], roles={}
+        name="swept",
+        source=str(script),
+        command=[sys.executable, "train.py"],
+        roles={},
+        env={"rate": "1"},
     )
-    trials = howdah_api.sweep(job, {"rate": [0.5, 0.25]}, at_once=2)
+    with pytest.warns(RuntimeWarning) as told:
+        trials = howdah_api.sweep(job, {"rate": [0.5, 0.25], "quueue": ["prod"]}, at_once=2)
+    [warning] = [each for each in told if "new variable" in str(each.message)]
+    assert str(warning.message).startswith("quueue is a new variable: ")
+    assert warning.filename == __file__
     assert [(trial.parameters, trial.values) for trial in trials] == [
         ({"env.rate": "0.5"}, {"loss": 0.5}),
         ({"env.rate": "0.25"}, {"loss": 0.25}),

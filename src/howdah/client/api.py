@@ -17,7 +17,7 @@ from howdah.client.lookup.listing import views
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.loading import load_file, load_object
 from howdah.client.submission.submit import submit as submit_loaded
-from howdah.client.sweep import Sweep, Trial, run_sweep, settings, written
+from howdah.client.sweep import Sweep, Trial, new_variables, run_sweep, settings, written
 from howdah.client.sync import Background, JobHandle
 from howdah.client.usage import usages
 from howdah.spec.load import LoadedJob
@@ -122,7 +122,8 @@ def sweep(
     """Run a job once for each combination of the parameters' values; what came out of each.
 
     Blocks until all trials have ended; leaving early (Ctrl-C) stops those that run. A trial that fails
-    keeps none of the others from running: see its ``view``.
+    keeps none of the others from running: see its ``view``. A `RuntimeWarning` names each variable that
+    the job's ``env`` does not have.
 
     Args:
         job: a `howdah.Job`, or the path of a job file.
@@ -157,9 +158,15 @@ def prepared_sweep(
 ) -> Sweep:
     """What `sweep` runs; it raises what that does."""
     common, chosen = settings(written(parameters), draws=draws, seed=seed)
+
+    def load(given: Sequence[str]) -> LoadedJob:
+        return as_loaded(job, (*overrides, *given))
+
+    for text in new_variables(load, common, chosen[0]):
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
     return Sweep(
         chosen,
-        lambda each: as_loaded(job, (*overrides, *common, *each)),
+        lambda each: load((*common, *each)),
         backend=backend,
         at_once=at_once,
         on_trial=on_trial or (lambda trial: None),

@@ -15,7 +15,7 @@ import random
 import re
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from howdah.packing.archives import PackingError
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.overrides import parse_key
-from howdah.spec.problems import JobFileError
+from howdah.spec.problems import JobFileError, closest
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
@@ -154,6 +154,35 @@ def settings(
 def shown(key: str) -> str:
     """A parameter's key as it is written: ``lr`` for ``env.lr``."""
     return key.removeprefix("env.")
+
+
+def new_variables(
+    load: Callable[[Sequence[str]], LoadedJob], common: Sequence[str], parameters: Iterable[str]
+) -> list[str]:
+    """A sentence for each variable that the job does not have by itself: a slip of the keyboard makes
+    them too.
+
+    Args:
+        load: makes a job from settings, ``key=value``.
+        common: settings that all trials share, as `settings` gives them.
+        parameters: keys that vary.
+    """
+    keys = [*(each.partition("=")[0] for each in common), *parameters]
+    variables = [shown(key) for key in keys if key.startswith("env.")]
+    try:
+        others = [each for each in common if not each.startswith("env.")]
+        has = load(others).job.env if variables else {}
+    except JobFileError:
+        return []  # it is one with its parameters only
+    sentences: list[str] = []
+    for name in variables:
+        if name not in has:
+            near = closest(name, [*KEYS, *has])
+            meant = f"; did you mean {near}?" if near else ""
+            sentences.append(
+                f"{name} is a new variable: the job's [env] has none of that name{meant}"
+            )
+    return sentences
 
 
 def _split(key: str, text: str) -> list[str]:

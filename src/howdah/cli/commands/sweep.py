@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,7 @@ def command(
     With --json: one document per line, when a trial has been submitted and when it has ended; with
     --dry-run, one for each trial.
     """
-    from howdah.client.sweep import Sweep, settings
+    from howdah.client.sweep import Sweep, new_variables, settings
 
     if job == Path("-"):
         raise click.UsageError(
@@ -107,7 +107,7 @@ def command(
     common, parameters = settings(overrides, draws=draws, seed=seed or 0, side_by_side=side_by_side)
 
     def load(chosen: Sequence[str]) -> LoadedJob:
-        return load_job(ctx, job, overrides=(*common, *chosen), **source)
+        return load_job(ctx, job, overrides=tuple(chosen), **source)
 
     def tell(trial: Trial) -> None:
         if as_json:
@@ -118,9 +118,16 @@ def command(
     def note(text: str) -> None:
         echo(f"note: {text}", err=True)
 
-    for text in _unknown(load, parameters[0]):
+    for text in new_variables(load, common, parameters[0]):
         note(text)
-    sweep = Sweep(parameters, load, backend=backend, at_once=at_once, on_trial=tell, note=note)
+    sweep = Sweep(
+        parameters,
+        lambda chosen: load((*common, *chosen)),
+        backend=backend,
+        at_once=at_once,
+        on_trial=tell,
+        note=note,
+    )
     if dry_run:
         if as_json:
             for trial in sweep.trials:
@@ -129,25 +136,6 @@ def command(
             echo("\n".join(_table(sweep.trials, by)))
         return 0
     return _run(sweep, by, as_json=as_json)
-
-
-def _unknown(load: Callable[[Sequence[str]], LoadedJob], parameters: Iterable[str]) -> list[str]:
-    """Variables that the job does not have by itself: a slip of the keyboard makes them too."""
-    from howdah.client.sweep import KEYS, shown
-    from howdah.spec.problems import JobFileError, closest
-
-    variables = [shown(key) for key in parameters if key.startswith("env.")]
-    try:
-        has = load(()).job.env if variables else {}
-    except JobFileError:
-        return []  # it is one with its parameters only
-    notes: list[str] = []
-    for name in variables:
-        if name not in has:
-            near = closest(name, [*KEYS, *has])
-            meant = f"; did you mean {near}?" if near else ""
-            notes.append(f"{name} is a new variable: the job's [env] has none of that name{meant}")
-    return notes
 
 
 def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
