@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -42,6 +43,18 @@ def test_the_command_does_not_end_as_if_all_were_well(
     (line,) = view.unsaved
     assert line.startswith("worker:0: ")
     assert store in line
+
+
+def test_a_sweep_does_not_end_as_if_all_were_well(tmp_path: Path) -> None:
+    program = f"import os\nif os.environ['spoils'] == 'yes':{indent(SPOILS_ITS_STORE, '    ')}"
+    good, bad = str(tmp_path / "good"), str(tmp_path / "bad")
+    file = job_file(tmp_path, program, outputs={"folders": ["made"]})
+    stores = ("--set", f"STORE={good},{bad}", "--set", f"outputs.store={good},{bad}")
+    run = howdah("sweep", str(file), "--zip", "--set", "spoils=no,yes", *stores, code=5)
+    assert f"trial 2 of 2 (spoils=yes STORE={bad} outputs.store={bad}) not saved: " in run.told
+    _, saved, unsaved = run.out
+    assert " succeeded " in saved
+    assert re.search(f" not saved .* worker:0: .*{re.escape(bad)}", unsaved)
 
 
 STORE_GOES_AWAY = """

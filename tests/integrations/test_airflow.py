@@ -13,6 +13,7 @@ import pytest
 
 from howdah.storage.jobdir import JobDirectory
 from tests.cli.howdah import HOWDAH, job_file, newest, until
+from tests.cli.test_unsaved import SPOILS_ITS_STORE
 from tests.hadoop import artifacts
 
 HERE = Path(__file__).parent
@@ -130,6 +131,19 @@ def test_a_job_that_fails_may_be_tried_again_and_says_why(airflow: Airflow, tmp_
     assert "failed_for_good" not in told
     assert "worker:0 exited with code 42" in told["failed"]
     assert "ValueError: no data" in told["failed"]
+
+
+def test_a_job_that_could_not_save_all_is_not_run_again_and_says_what(
+    airflow: Airflow, tmp_path: Path
+) -> None:
+    store = str(tmp_path / "store")
+    outputs = {"folders": ["made"], "store": store}
+    file = job_file(tmp_path, SPOILS_ITS_STORE, env={"STORE": store}, outputs=outputs)
+    told = airflow.one(tmp_path, job=str(file))
+    first, line = told["failed_for_good"].splitlines()
+    assert first.endswith("succeeded, but not all of it could be saved:")
+    assert line.startswith("    worker:0: ")
+    assert store in line
 
 
 def test_a_job_that_can_never_run_is_not_tried_again(airflow: Airflow, tmp_path: Path) -> None:

@@ -35,8 +35,9 @@ else:
     from airflow.exceptions import AirflowException, AirflowFailException
 
 BAD_INPUT = 2
+UNSAVED = 5
 STOPPED = 130
-_FINAL = (BAD_INPUT, STOPPED)
+_FINAL = (BAD_INPUT, UNSAVED, STOPPED)
 """Exit codes after which trying again makes no sense: see docs/reference/exit-codes.md."""
 STOP_S = 30.0
 """How long a kill waits until the stop of the job is certain."""
@@ -60,7 +61,8 @@ class HowdahOperator(BaseOperator):
     XCom ``job_id`` from the moment of submission.
 
     A job that has failed or timed out raises ``AirflowException``, so that the task's ``retries``
-    count; one that was stopped, or that can never run as it is written, ``AirflowFailException``.
+    count; one that was stopped, that can never run as it is written, or that has succeeded and could
+    not save all that it made, ``AirflowFailException``.
     """
 
     template_fields: Sequence[str] = ("job", "settings", "arguments", "env", "cwd")
@@ -216,6 +218,11 @@ class HowdahOperator(BaseOperator):
         if not status:
             last = told[-1] if told else "it said nothing"
             return f"howdah exited with {code}: {last}"
+        if code == UNSAVED:
+            lines = (f"    {line}" for line in status.get("unsaved", ()))
+            return "\n".join(
+                [f"{self._job_id} succeeded, but not all of it could be saved:", *lines]
+            )
         words = [f"{self._job_id} {status.get('outcome')}: {status.get('reason')}"]
         if status.get("advice"):
             words.append(status["advice"])

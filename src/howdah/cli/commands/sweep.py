@@ -88,8 +88,8 @@ def command(
     At the end, standard output shows the trials, their parameters, and the last values that their
     programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job with the
     sweep's tag: 'howdah list --tag' lists the trials, and 'howdah ui' compares them. If a trial
-    fails, the others still run, and the command exits with 1. Ctrl-C stops the running trials and
-    starts no more.
+    fails, the others still run, and the command exits with 1; if all succeed and one could not save
+    all that it made, with 5. Ctrl-C stops the running trials and starts no more.
 
     With --json: one document per line, when a trial has been submitted and when it has ended; with
     --dry-run, one for each trial.
@@ -152,7 +152,9 @@ def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
             echo(f"note: no trial reported {by.removeprefix('-')!r}{told}", err=True)
     if stopped:
         return ExitCode.STOPPED
-    return ExitCode.SUCCEEDED if all(map(_succeeded, sweep.trials)) else ExitCode.FAILED
+    if not all(map(_succeeded, sweep.trials)):
+        return ExitCode.FAILED
+    return ExitCode.UNSAVED if any(map(_unsaved, sweep.trials)) else ExitCode.SUCCEEDED
 
 
 async def _until_the_end_or_a_signal(work: Coroutine[Any, Any, object]) -> bool:
@@ -178,12 +180,20 @@ def _succeeded(trial: Trial) -> bool:
     return trial.view is not None and trial.view.outcome == "succeeded"
 
 
+def _unsaved(trial: Trial) -> bool:
+    from howdah.client.errors import ExitCode, exit_code_of
+
+    return trial.view is not None and exit_code_of(trial.view) is ExitCode.UNSAVED
+
+
 def _reported(trials: Iterable[Trial]) -> list[str]:
     """Names of the values that programs reported."""
     return list(dict.fromkeys(name for trial in trials for name in trial.values))
 
 
 def _state(trial: Trial) -> str:
+    if _unsaved(trial):
+        return "not saved"
     if trial.view is not None and trial.view.outcome is not None:
         return trial.view.outcome
     if trial.problem:
@@ -192,6 +202,8 @@ def _state(trial: Trial) -> str:
 
 
 def _why(trial: Trial) -> str:
+    if trial.view is not None and _unsaved(trial):
+        return trial.view.unsaved[0]
     if trial.view is not None and trial.view.outcome != "succeeded":
         return trial.view.reason
     return " ".join(trial.problem.splitlines())
