@@ -182,6 +182,24 @@ def test_a_job_runs_again_as_it_was(tmp_path: Path) -> None:
     assert howdah("logs").text.endswith("other")
 
 
+def test_a_job_without_a_job_file_runs_again_with_its_own_files_from_any_folder(
+    tmp_path: Path,
+) -> None:
+    here, there = tmp_path / "here" / "job", tmp_path / "there" / "job"
+    for folder in (here, there):
+        folder.mkdir(parents=True)
+        (folder.parent / "word.txt").write_text(f"from {folder.parent.name}\n")
+    howdah("run", "--set", 'files=["../word.txt"]', "--", "cat word.txt", cwd=here)
+    first = newest()
+    assert "worker:0 | from here" in howdah("rerun", first.job_id, cwd=there).out
+    assert "worker:0 | from here" in howdah("rerun", newest().job_id, cwd=tmp_path).out
+    old = first.path / "meta.json"
+    old.write_text(
+        json.dumps({k: v for k, v in json.loads(old.read_text()).items() if k != "folder"})
+    )
+    assert "worker:0 | from here" in howdah("rerun", first.job_id, cwd=there).out
+
+
 def test_a_job_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:
     howdah("run", str(job_file(tmp_path, "pass")))
     before = newest().job_id

@@ -40,13 +40,10 @@ class LoadedJob(msgspec.Struct, frozen=True, kw_only=True):
     """The job file, absolute; None for a job that was never in one."""
     source: Path | None = None
     """The source folder, absolute; None if the job has none."""
+    folder: Path = msgspec.field(default_factory=Path.cwd)
+    """What the job's paths are relative to, absolute: the job file's folder, or the present one."""
     origins: Origins = msgspec.field(default_factory=Origins)
     """Where each value was written."""
-
-    @property
-    def folder(self) -> Path:
-        """What the job's paths are relative to: the job file's folder, or the present one."""
-        return self.path.parent if self.path is not None else Path.cwd()
 
     def problem(self, key: str, message: str, hint: str | None = None) -> JobFileProblem:
         """A problem that was found later (by a backend, say), with its file and line."""
@@ -215,7 +212,7 @@ def _resolve(
     for found in further(job, source) if further is not None else ():
         _add_further(found, problems)
     problems.raise_any()
-    return LoadedJob(job=job, source=source, origins=document.origins)
+    return LoadedJob(job=job, source=source, folder=folder, origins=document.origins)
 
 
 def _check_framework(job: Job, frameworks: Collection[str] | None, problems: Problems) -> None:

@@ -64,6 +64,8 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     job_file: str | None = None
     source: str | None = None
     """Absolute path of the source folder."""
+    folder: str | None = None
+    """Absolute path of what the job's paths are relative to. None in jobs of older releases."""
     rerun_of: str | None = None
     howdah: str = ""
     """Version that submitted it."""

@@ -126,6 +126,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         submitted=time.time(),
         job_file=str(loaded.path) if loaded.path else None,
         source=str(loaded.source) if loaded.source else None,
+        folder=str(loaded.folder),
         howdah=__version__,
     )
     places = container_paths.places_with(job, directory, meta.source)

@@ -71,7 +71,7 @@ def load_object(job: Job, overrides: Sequence[str] = ()) -> LoadedJob:
 
 
 def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> LoadedJob:
-    """The job of an earlier run, to be submitted under another id.
+    """The job of an earlier run, to be submitted under another id; its paths mean what they meant there.
 
     Raises:
         JobFileError: it cannot be run any more (its source folder is gone).
@@ -91,11 +91,13 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
     document: dict[str, Any] = msgspec.json.decode(text)
     document["source"] = meta.source
     document.pop("limits", None)  # the site's of that time; today's count
-    folder = Path(meta.job_file).parent if meta.job_file else Path.cwd()
+    file = Path(meta.job_file) if meta.job_file else None
+    # Records of older releases have no folder. Where there was no job file, the source mostly was it.
+    folder = meta.folder or (file.parent if file else meta.source) or Path.cwd()
     loaded = load.from_document(
         document, overrides, folder=folder, label=f"the job of {meta.job_id}", **_rules()
     )
-    return msgspec.structs.replace(loaded, path=Path(meta.job_file) if meta.job_file else None)
+    return msgspec.structs.replace(loaded, path=file)
 
 
 class _Frameworks(Collection[str]):

@@ -74,6 +74,7 @@ def submit(
             submitted=time.time(),
             job_file=str(loaded.path) if loaded.path else None,
             source=str(loaded.source) if loaded.source else None,
+            folder=str(loaded.folder),
             rerun_of=rerun_of,
             howdah=__version__,
             submitter=submitter_liveness.submitter(),
