@@ -63,7 +63,7 @@ HELD = 8
 SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
 UNKNOWN_S = 15.0
-"""The same of a past job of which HDFS has not told whether it has summaries."""
+"""The same of a past job that HDFS has not told all of: its events, or whether it has summaries."""
 ADVICE = "/api/v1/advice"
 BEFORE = "/api/v1/before"
 STOP = "/api/v1/stop"
@@ -503,13 +503,17 @@ class JobPages:
                 good_s = UNKNOWN_S if has_board is None else float("inf")
                 links = (_BOARD,) if has_board else ()
             source = await asyncio.to_thread(PastJob, directory, view, links)
+            if source.missing:
+                good_s = min(good_s, UNKNOWN_S)
         except (StorageError, JournalError, OSError, ValueError) as problem:
             raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
         gate = Gate(source, (), self._gate.clock)  # type: ignore[arg-type]
         watchers = stream.Watchers(source)  # type: ignore[arg-type]
         # One that waits for its coordinator is asked again and again instead of followed.
         watchers.closing = view is not None and not view.lost
-        routes = job_routes(source, gate, watchers, self._frame)  # type: ignore[arg-type]
+        note = f"Events of this job may be missing here: {source.missing}."
+        frame = msgspec.structs.replace(self._frame, note=note if source.missing else "")
+        routes = job_routes(source, gate, watchers, frame)  # type: ignore[arg-type]
         router = Router(routes, redirect_slashes=False)
         served = _Served(source, router, watchers, time.monotonic() + good_s)
         if (before := self._past.pop(directory.job_id, None)) is not None:

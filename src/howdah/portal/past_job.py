@@ -63,6 +63,8 @@ class PastJob:
         links: tuple[WebLink, ...] = (),
     ) -> None:
         self.directory = directory
+        self.missing: str = ""
+        """Why not all of its events could be brought here; empty if they could."""
         self._remote = None
         try:
             site = site_of(directory)
@@ -71,6 +73,7 @@ class PastJob:
                 site.bring_story()
         except (StorageError, BackendError, OSError) as error:
             # What is here is shown all the same.
+            self.missing = str(error)
             log.info("%s: not all of it could be brought here: %s", directory.job_id, error)
         # Pages of its tasks ended with them.
         self._view = msgspec.structs.replace(
@@ -120,6 +123,8 @@ class PastJob:
 
     def plan(self) -> Plan:
         """Roles as the machine saw them."""
+        if self._plan is None and self.missing:
+            raise Refusal(503, f"its events cannot be brought here: {self.missing}")
         if self._plan is None:
             raise Refusal(404, f"{self.directory.job_id} was never planned: no coordinator began")
         return self._plan

@@ -11,7 +11,7 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.backends.local.site import LocalSite
 from howdah.core.messages import Task
-from howdah.portal import past_job
+from howdah.portal import job_pages, past_job
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory, base_folder
 from howdah.wire.messages import Sample
@@ -28,9 +28,14 @@ class Elsewhere(LocalSite):
     answers = False
     has: tuple[int, ...] = ()
     """Attempts whose logs are there."""
+    journal: dict[str, bytes] = {}
+    """Files that `bring_story` brings, by name."""
 
     def bring_story(self) -> None:
-        pass
+        if self.journal:
+            self._look()
+        for name, content in self.journal.items():
+            (self._directory.path / name).write_bytes(content)
 
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         self._look()
@@ -88,3 +93,25 @@ def test_logs_and_measurements_that_did_not_come_are_said_to_be_and_asked_for_ag
     # Once all is here, nothing is asked for any more.
     elsewhere.answers = False
     assert portal.get(log).status == portal.get(measured).status == 200
+
+
+def test_events_that_did_not_come_are_said_to_be_missing_and_asked_for_again(
+    portal: Portal, elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_pages, "UNKNOWN_S", 0.0)
+    files = list(elsewhere._directory.path.glob("events-*"))
+    elsewhere.journal = {file.name: file.read_bytes() for file in files}
+    for file in files:
+        file.unlink()
+    page = f"/jobs/{elsewhere._directory.job_id}/"
+    note = "Events of this job may be missing here: nn.example does not answer."
+    answer = portal.get(f"{page}api/v1/plan")
+    assert answer.status == 503
+    assert answer.error == "its events cannot be brought here: nn.example does not answer"
+    assert note in portal.get(page).body.decode()
+    assert portal.get(f"{page}api/v1/records").json() == []
+    elsewhere.answers = True
+    assert portal.get(f"{page}api/v1/plan").status == 200
+    elsewhere.answers = False
+    assert note not in portal.get(page).body.decode()
+    assert portal.get(f"{page}api/v1/records").json()
