@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.arrow.ipc import IpcKind, read_body, read_head, read_schema, record_batch
-from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, EpochCache, spilled
 from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
@@ -238,7 +237,7 @@ def answer_offset_query(state: FeedState, message: OffsetQuery) -> OffsetReply:
     )
 
 
-def take(announced: Begin, connection: DataConnection, state: FeedState, pool: BufferPool) -> None:
+def take(announced: Begin, connection: DataConnection, state: FeedState) -> None:
     """Receive what the feeder has announced, to the end of the connection.
 
     Raises:
@@ -252,7 +251,7 @@ def take(announced: Begin, connection: DataConnection, state: FeedState, pool: B
         return
     stream.start()
     try:
-        _receive(stream, state, pool)
+        _receive(stream, state)
     except FeedError as error:
         stream.refuse(str(error), again=False)
         state.fail(str(error))
@@ -265,7 +264,7 @@ def take(announced: Begin, connection: DataConnection, state: FeedState, pool: B
         stream.end()
 
 
-def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
+def _receive(stream: IngestStream, state: FeedState) -> None:
     connection = stream.connection
     read_into = connection.read_into
     schema: pa.Schema | None = None
@@ -281,7 +280,7 @@ def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
             )
         else:
             spill = room(state, stream, len(head.metadata) + head.body)
-            message = read_body(head, read_into, pool)
+            message = read_body(head, read_into)
             if not stream.discard:
                 add(state, stream, message, record_batch(message, schema), spill=spill)
             unreserve(state, stream)

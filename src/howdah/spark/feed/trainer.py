@@ -17,7 +17,6 @@ import msgspec
 from howdah import task
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.controller_connection import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
@@ -65,7 +64,6 @@ class Trainer:
         self._feeds: dict[str, Feed] = {}
         self._server: FeedServer | None = None
         self._control: Control | None = None
-        self._pool = BufferPool()
         self._all_ended = False
         self._closed = False
         self.context = Context(me, wiring, self.feed)
@@ -196,7 +194,7 @@ class Trainer:
             return list(self._states.values())
 
     def _take(self, begin: Begin, connection: DataConnection) -> None:
-        take(begin, connection, self._state(begin.feed), self._pool)
+        take(begin, connection, self._state(begin.feed))
 
     def _hello(self, connection: int) -> TrainerHello:
         states = self._all_states()

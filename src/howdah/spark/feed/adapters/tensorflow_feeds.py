@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.adapters.batching import chosen, given
 from howdah.spark.feed.arrow.columns import Shapes, tensors
-from howdah.spark.feed.buffer_pool import ALIGNMENT, SMALLEST, BufferPool
+from howdah.spark.feed.arrow.ipc import ALIGNMENT
+
+_WORTH_IT = 64 * 1024
+"""Bytes; TensorFlow copies less in no time."""
 
 
 def dataset(
@@ -49,10 +53,8 @@ def dataset(
 
     from_lengths: Any = getattr(tf.RaggedTensor, "from_row_lengths")  # noqa: B009 - no type stub
 
-    pool = BufferPool()
-
     def ready(values: np.ndarray, name: str) -> np.ndarray:
-        return _aligned(_whole(values, name), pool)
+        return _aligned(_whole(values, name))
 
     def batches() -> Iterator[Any]:
         for batch in passes(size, names, shapes, drop_last, per_epoch):
@@ -138,14 +140,13 @@ def _whole(values: np.ndarray, name: str) -> np.ndarray:
     return values
 
 
-def _aligned(values: np.ndarray, pool: BufferPool) -> np.ndarray:
+def _aligned(values: np.ndarray) -> np.ndarray:
     """The same, where TensorFlow takes it as it lies. What begins elsewhere it copies, into memory that
-    is new each time: the page faults cost more than the copy."""
-    if values.dtype == object or values.nbytes < SMALLEST:
+    is new each time, while Arrow uses its own again: the page faults cost more than the copy."""
+    if values.dtype == object or values.nbytes < _WORTH_IT:
         return values
     if values.ctypes.data % ALIGNMENT == 0 and values.flags.c_contiguous:
         return values
-    memory, view = pool.take(values.nbytes)
-    shape, count = values.shape, values.size
-    np.frombuffer(view, values.dtype, count).reshape(shape)[...] = values
-    return np.frombuffer(memory, values.dtype, count).reshape(shape)
+    memory = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype)
+    memory.reshape(values.shape)[...] = values
+    return memory.reshape(values.shape)

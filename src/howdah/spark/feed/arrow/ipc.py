@@ -15,8 +15,9 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.buffer_pool import ALIGNMENT, BufferPool
 
+ALIGNMENT = 64
+"""Bytes: what Arrow recommends for a buffer's start, and gives its own."""
 CONTINUATION = 0xFFFFFFFF
 LARGEST_HEAD = 16 << 20
 """Bytes of a message's head, more than any schema needs."""
@@ -109,16 +110,14 @@ def read_schema(head: Head, read_into: ReadInto) -> pa.Schema:
         raise FeedError(f"The feeder sent a schema that cannot be read: {error}") from error
 
 
-def read_body(head: Head, read_into: ReadInto, pool: BufferPool) -> pa.Buffer:
+def read_body(head: Head, read_into: ReadInto) -> pa.Buffer:
     """The whole message, body aligned."""
     size = len(head.metadata)
     pad = -size % ALIGNMENT
-    buffer, view = pool.take(pad + size + head.body)
-    with view:
-        view[pad : pad + size] = head.metadata
-        if head.body:
-            with view[pad + size : pad + size + head.body] as target:
-                read_into(target)
+    buffer = pa.allocate_buffer(pad + size + head.body)
+    view = memoryview(buffer).cast("B")
+    view[pad : pad + size] = head.metadata
+    read_into(view[pad + size :])
     return buffer.slice(pad, size + head.body)
 
 
