@@ -423,6 +423,19 @@ def test_only_a_feeders_certificate_brings_rows(rig: Rig, role: PeerRole) -> Non
     assert isinstance(Feeder(rig.endpoint(), rig.secrets).load, TrainerLoad)
 
 
+def test_strangers_that_prove_nothing_cost_no_thread_and_leave_room_for_feeders(rig: Rig) -> None:
+    rig.trainer()
+    endpoint = rig.endpoint()
+    before = threading.active_count()
+    with contextlib.ExitStack() as stack:
+        for number in range(240):
+            address = ("127.0.0.1", endpoint.port)
+            stranger = stack.enter_context(socket.create_connection(address, DEADLINE_S))
+            stranger.sendall(b"\x16" if number < 40 else b"")  # begins a handshake, or says nothing
+        assert isinstance(Feeder(endpoint, rig.secrets).load, TrainerLoad)
+        assert threading.active_count() <= before + 1
+
+
 def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none")

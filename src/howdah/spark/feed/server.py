@@ -1,7 +1,14 @@
-"""Where feeders bring rows: a Unix socket for those of this host, mutual TLS for others."""
+"""Where feeders bring rows: a Unix socket for those of this host, mutual TLS for others.
+
+A training process is not made to hold a thread, or a TLS state, for a connection that has proven
+nothing: one thread accepts, and leads all handshakes side by side. How many of those there may be, and
+which is cut off for a newcomer, is in `howdah.wire.unauthenticated_peers`.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -9,18 +16,23 @@ import ssl
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, DataConnection, SecureConnection
 from howdah.spark.feed.messages import Begin, TrainerLoad
-from howdah.spark.feed.tls_acceptor import TlsAcceptor
 from howdah.wire.addresses import bind_within
+from howdah.wire.sockets import NO_FILES_S, Listener
 from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
+from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
 
 BACKLOG = 512
 CLOSE_S = 10.0
+HANDSHAKE_S = 20.0
+"""From a connection's first bytes to its proof; it may be silent as long before."""
+UNAUTHENTICATED = 64
 
 Take = Callable[[Begin, DataConnection], None]
 
@@ -36,11 +48,11 @@ class FeedServer:
         first: TrainerLoad,
         *,
         name: str,
-        folder: Path | None = None,
-        context: ssl.SSLContext | None = None,
-        job_id: str = "",
-        host: str = "",
-        ports: tuple[int, int] | None = None,
+        folder: Path,
+        context: ssl.SSLContext,
+        job_id: str,
+        host: str,
+        ports: tuple[int, int] | None,
     ) -> None:
         """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``host``: address to
         listen on, all if empty; ``ports``: the range its port is taken from, any if None.
@@ -56,26 +68,29 @@ class FeedServer:
         self._closed = False
         self._lock = threading.Lock()
         self._connections: set[DataConnection] = set()
-        self.path: Path = _socket_path(folder, name)
-        self.port: int = 0
-        listeners = [self._listen_here()]
-        if context is not None:
-            listeners.append(self._listen_far(host, ports))
-        self._door = TlsAcceptor(listeners, context, self._let_in, self._prove)
-        self._admitting = threading.Thread(target=self._door.run, name="howdah-feed", daemon=True)
-        self._admitting.start()
-
-    @property
-    def socket(self) -> str:
+        self._path = _socket_path(folder, name)
+        self.socket: str = str(self._path)
         """Path of the Unix socket."""
-        return str(self.path)
+        self._here = self._listen_here()
+        try:
+            self._far = self._listen_far(host, ports)
+        except OSError:
+            self._here.close()
+            raise
+        self.port: int = self._far.getsockname()[1]
+        self._accept_errors, self._refusals = Seldom(), Seldom()
+        self._loop = asyncio.new_event_loop()
+        self._over = asyncio.Event()
+        self._admitting = threading.Thread(target=self._run, name="howdah-feed", daemon=True)
+        self._admitting.start()
 
     def close(self) -> None:
         """End listening and every connection."""
         self._closed = True
-        self._door.close()
+        with contextlib.suppress(RuntimeError):  # it was closed before
+            self._loop.call_soon_threadsafe(self._over.set)
         self._admitting.join(CLOSE_S)
-        self.path.unlink(missing_ok=True)
+        self._path.unlink(missing_ok=True)
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
@@ -84,10 +99,11 @@ class FeedServer:
     def _listen_here(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self.path.unlink(missing_ok=True)
-            listener.bind(str(self.path))
-            self.path.chmod(0o600)
+            self._path.unlink(missing_ok=True)
+            listener.bind(self.socket)
+            self._path.chmod(0o600)
             listener.listen(BACKLOG)
+            listener.setblocking(False)
         except OSError:
             listener.close()
             raise
@@ -104,8 +120,75 @@ class FeedServer:
         except OSError:
             listener.close()
             raise
-        self.port = listener.getsockname()[1]
         return listener
+
+    # -- in the thread that accepts --------------------------------------------------------------
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._admit())
+
+    async def _admit(self) -> None:
+        with self._here:
+            self._loop.add_reader(self._here, self._accept_here)
+            unauthenticated = UnauthenticatedPeers(UNAUTHENTICATED)
+            far = Listener([self._far], self._prove, unauthenticated, silent_s=HANDSHAKE_S)
+            await self._over.wait()
+            far.close()
+            self._loop.remove_reader(self._here)
+
+    def _accept_here(self) -> None:
+        try:
+            sock, _ = self._here.accept()
+        except OSError as error:
+            if self._accept_errors.now():
+                _LOG.warning("Feeders can't be accepted at present: %s", error)
+            self._loop.remove_reader(self._here)
+            self._loop.call_later(NO_FILES_S, self._loop.add_reader, self._here, self._accept_here)
+        else:
+            self._let_in(DataConnection(sock))
+
+    async def _prove(self, peer: UnauthenticatedPeer) -> None:
+        """Let a peer in that shows the certificate of a feeder of this job."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                tls = await self._secured(peer)
+            role, job = peer_identity(tls.getpeercert())
+            if role is not PeerRole.FEEDER:
+                raise IdentityError(
+                    f"The peer is a {role} of the job; rows are taken from feeders only"
+                )
+            if not names_job(job, self._job_id):
+                raise IdentityError("The peer belongs to another job")
+            peer.proven()
+            self._let_in(SecureConnection(tls))
+        except (OSError, IdentityError) as error:
+            if self._refusals.now():
+                _LOG.warning("A feeder was not let in: %s", str(error) or "it takes too long")
+        finally:
+            if not peer.is_proven:
+                peer.gone()
+                peer.sock.close()
+
+    async def _secured(self, peer: UnauthenticatedPeer) -> ssl.SSLSocket:
+        peer.sock = tls = self._context.wrap_socket(
+            peer.sock, server_side=True, do_handshake_on_connect=False
+        )
+        while True:
+            try:
+                tls.do_handshake()
+                return tls
+            except ssl.SSLWantReadError:
+                await _ready(tls, self._loop.add_reader, self._loop.remove_reader)
+            except ssl.SSLWantWriteError:
+                await _ready(tls, self._loop.add_writer, self._loop.remove_writer)
+
+    # -- a connection ----------------------------------------------------------------------------
+
+    def _let_in(self, connection: DataConnection) -> None:
+        threading.Thread(
+            target=self._serve, args=(connection,), name="howdah-rows", daemon=True
+        ).start()
 
     def _serve(self, connection: DataConnection) -> None:
         with self._lock:
@@ -123,31 +206,19 @@ class FeedServer:
                 self._connections.discard(connection)
             connection.close()
 
-    def _let_in(self, connection: DataConnection) -> None:
-        threading.Thread(
-            target=self._serve, args=(connection,), name="howdah-rows", daemon=True
-        ).start()
 
-    def _prove(self, tls: ssl.SSLSocket) -> None:
-        """Let a peer in whose handshake is done.
-
-        Raises:
-            IdentityError: it belongs to another job, or is no feeder.
-            OSError: it is gone.
-        """
-        role, job = peer_identity(tls.getpeercert())
-        if role is not PeerRole.FEEDER:
-            raise IdentityError(
-                f"The peer is a {role} of the job; rows are taken from feeders only"
-            )
-        if not names_job(job, self._job_id):
-            raise IdentityError("The peer belongs to another job")
-        self._let_in(SecureConnection(tls))
+async def _ready(sock: socket.socket, watch: Any, unwatch: Any) -> None:
+    ready = asyncio.Event()
+    watch(sock, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        unwatch(sock)
 
 
-def _socket_path(folder: Path | None, name: str) -> Path:
+def _socket_path(folder: Path, name: str) -> Path:
     """In the container's own folder, which goes with it, if the path is short enough."""
-    if folder is not None and os.access(folder, os.W_OK):
+    if os.access(folder, os.W_OK):
         path = folder / name
         if len(os.fsencode(path)) <= LONGEST_PATH:
             return path
