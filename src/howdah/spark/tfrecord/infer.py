@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 
 from howdah.spark.tfrecord.codec.columns import BYTES_COLUMN, FeatureKind, RecordType
-from howdah.spark.tfrecord.codec.decode import read_lists, read_nested, rewritten
+from howdah.spark.tfrecord.codec.decode import in_usual_form, read_lists, read_nested
 from howdah.spark.tfrecord.codec.framing import RecordBlock
-from howdah.spark.tfrecord.codec.parsing import Parsed, parse
+from howdah.spark.tfrecord.codec.parsing import Parsed
 from howdah.spark.tfrecord.codec.values import FoundLists
 from howdah.spark.tfrecord.errors import TFRecordError
 
@@ -62,7 +61,7 @@ def infer(
 def _look(
     block: RecordBlock, record_type: RecordType, binary: set[str], seen: dict[str, _Seen]
 ) -> None:
-    for name, nested, lists in _all_lists(block, record_type):
+    for name, nested, lists in in_usual_form(block, record_type, None, _lists):
         each = seen.setdefault(name, _Seen(nested))
         if each.nested is not nested:
             raise TFRecordError(
@@ -73,22 +72,10 @@ def _look(
             _count(each, found, name in binary)
 
 
-def _all_lists(
-    block: RecordBlock, record_type: RecordType
+def _lists(
+    parsed: Parsed, block: RecordBlock, odd: Any
 ) -> list[tuple[str, bool, list[FoundLists]]]:
     """By feature: its name, whether it is a feature list, and what is in it."""
-    # As often as in `decode`.
-    for _ in range(3):
-        odd = np.zeros(len(block), dtype=bool)
-        parsed = parse(block, record_type, None, odd)
-        found = [] if odd.any() else _lists(parsed, odd)
-        if not odd.any():
-            return found
-        block = rewritten(block, record_type, odd)
-    raise AssertionError("protobuf has written a message in an unusual form")
-
-
-def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[FoundLists]]]:
     buffer = parsed.buffer
     for key, each in (*parsed.context.items(), *parsed.lists.items()):
         if not _is_text(key):

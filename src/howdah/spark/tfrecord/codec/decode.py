@@ -7,8 +7,9 @@ from bytes to columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,8 @@ from howdah.spark.tfrecord.codec.parsing import Features, Parsed, parse
 from howdah.spark.tfrecord.codec.uniform_records import uniform
 from howdah.spark.tfrecord.codec.values import FoundLists, Misfit, assemble, binaries
 from howdah.spark.tfrecord.errors import CorruptRecord
+
+T = TypeVar("T")
 
 _ENTRY = 0x0A
 
@@ -41,18 +44,37 @@ def decode(
         if arrays is not None:
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
     wanted = {column.key for column in columns}
+    arrays = in_usual_form(block, record_type, wanted, functools.partial(_arrays, columns))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def in_usual_form(
+    block: RecordBlock,
+    record_type: RecordType,
+    wanted: set[bytes] | None,
+    read: Callable[[Parsed, RecordBlock, Any], T],
+) -> T:
+    """What ``read`` makes of the block's features, once no record is odd: it may find further ones.
+
+    Args:
+        wanted: as for `parse`.
+
+    Raises:
+        CorruptRecord: a record is no message of that type.
+    """
     # Odd forms show in two steps, of the map and of the lists in it; rewritten records have none.
     for _ in range(3):
         odd = np.zeros(len(block), dtype=bool)
         parsed = parse(block, record_type, wanted, odd)
-        arrays = None if odd.any() else _arrays(parsed, block, columns, odd)
-        if arrays is not None:
-            return pa.RecordBatch.from_arrays(arrays, schema=schema)
-        block = rewritten(block, record_type, odd)
+        if not odd.any():
+            found = read(parsed, block, odd)
+            if not odd.any():
+                return found
+        block = _rewritten(block, record_type, odd)
     raise AssertionError("protobuf has written a message in an unusual form")
 
 
-def rewritten(block: RecordBlock, record_type: RecordType, odd: Any) -> RecordBlock:
+def _rewritten(block: RecordBlock, record_type: RecordType, odd: Any) -> RecordBlock:
     """The same records, the odd ones in the usual form, behind the data of all."""
     parts, at = [block.data], len(block.data)
     starts, lengths = block.starts.copy(), block.lengths.copy()
@@ -70,12 +92,12 @@ def rewritten(block: RecordBlock, record_type: RecordType, odd: Any) -> RecordBl
         starts[index], lengths[index] = at, len(new)
         at += len(new)
     data = b"".join([*parts, PADDING])
-    again = Rewritten(data, starts, lengths, offset=block.offset, first=block.first)
+    again = _Rewritten(data, starts, lengths, offset=block.offset, first=block.first)
     again.original = block
     return again
 
 
-class Rewritten(RecordBlock):
+class _Rewritten(RecordBlock):
     """Tells places by the block as it was in the file."""
 
     original: RecordBlock
@@ -88,34 +110,21 @@ def read_lists(
     buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any
 ) -> list[FoundLists]:
     """The lists inside of features, by kind; features without one are left out."""
-    some = np.flatnonzero(starts < ends)
-    if len(some) < len(starts):
-        owners, starts, ends = owners[some], starts[some], ends[some]
-    tags = buffer.octets[starts]
+    rest = starts < ends
     found: list[FoundLists] = []
     for kind in FeatureKind:
-        mine = tags == kind.value
-        if not mine.any():
-            continue
-        if not mine.all():
-            rest = owners[mine], starts[mine], ends[mine]
-        else:
-            rest = owners, starts, ends
-        tags = tags[~mine] if not mine.all() else tags[:0]
-        if len(tags):
-            owners, starts, ends = owners[~mine], starts[~mine], ends[~mine]
-        found.append(_read_list(buffer, kind, *rest, odd))
-        if not len(tags):
-            return found
-    odd[owners] = True
+        mine = rest & (buffer.octets[starts] == kind.value)
+        if mine.any():
+            rest &= ~mine
+            found.append(_read_list(buffer, kind, owners[mine], starts[mine], ends[mine], odd))
+    odd[owners[rest]] = True
     return found
 
 
 def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any, list[FoundLists]]:
     """The lists inside of feature lists, by kind; of each the feature list it is of."""
     owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
-    if wrong is not None:
-        odd[features.owners[wrong]] = True
+    odd[features.owners[wrong]] = True
     inner = np.zeros(len(owner), dtype=bool)
     found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner)
     odd[features.owners[owner[inner]]] = True
@@ -126,9 +135,9 @@ def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any,
 
 
 def _arrays(
-    parsed: Parsed, block: RecordBlock, columns: Sequence[FeatureColumn], odd: Any
-) -> list[pa.Array] | None:
-    """A column each; None as soon as records turn out odd."""
+    columns: Sequence[FeatureColumn], parsed: Parsed, block: RecordBlock, odd: Any
+) -> list[pa.Array]:
+    """A column each, as far as no record turns out odd."""
     arrays: list[pa.Array] = []
     for column in columns:
         source = parsed.lists if column.depth == 2 else parsed.context
@@ -138,7 +147,7 @@ def _arrays(
         except Misfit as misfit:
             raise misfit.at(block, column) from None
         if odd.any():
-            return None
+            break
     return arrays
 
 
@@ -166,28 +175,18 @@ def _read_list(
     begin = np.where(bad, stop, begin)
     if kind is FeatureKind.BYTES:
         owner, begin, stop, wrong = wire.pieces(buffer, begin, stop, _ENTRY)
-        if wrong is not None:
-            odd[owners[wrong]] = True
+        odd[owners[wrong]] = True
         counts = np.bincount(owner, minlength=len(owners))
         return FoundLists(kind, owners, counts, _binaries(buffer, begin, stop))
     # Numbers are packed: one field with all of them.
-    full = begin < stop
-    if full.all():
-        begin, stop, bad = wire.only(buffer, begin, stop, _ENTRY)
-        if bad.any():
-            odd[owners[bad]] = True
-            begin = np.where(bad, stop, begin)
-    else:
-        at = np.flatnonzero(full)
-        inner, _, bad = wire.only(buffer, begin[at], stop[at], _ENTRY)
-        odd[owners[at[bad]]] = True
-        begin = begin.copy()
-        begin[at] = np.where(bad, stop[at], inner)
+    full = np.flatnonzero(begin < stop)
+    inner, end, bad = wire.only(buffer, begin[full], stop[full], _ENTRY)
+    odd[owners[full[bad]]] = True
+    begin[full] = np.where(bad, end, inner)
     if kind is FeatureKind.FLOAT:
-        lengths = stop - begin
-        if (lengths & 3).any():
-            odd[owners[(lengths & 3) != 0]] = True
-            begin = np.where(lengths & 3, stop, begin)
+        bad = (stop - begin) & 3 != 0
+        odd[owners[bad]] = True
+        begin = np.where(bad, stop, begin)
         floats = wire.gather(buffer, begin, stop).view("<f4")
         return FoundLists(kind, owners, (stop - begin) >> 2, floats)
     data = wire.gather(buffer, begin, stop)

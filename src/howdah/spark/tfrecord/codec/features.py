@@ -78,20 +78,14 @@ class Lists:
         """Write each at its place."""
         at = sink.head(at, self._kind.value, self._list)
         if self._kind is FeatureKind.BYTES:
-            single = len(self._elements) == len(at) and (self._counts == 1).all()
-            if not single:
-                behind = np.concatenate(([0], np.cumsum(self._element_sizes)))[:-1]
-                firsts = np.cumsum(self._inside) - self._inside
-                at = np.repeat(at - firsts, self._counts) + behind
-            at = sink.head(at, _ELEMENT, self._elements)
+            behind = np.cumsum(self._element_sizes) - self._element_sizes
+            firsts = np.cumsum(self._inside) - self._inside
+            at = sink.head(np.repeat(at - firsts, self._counts) + behind, _ELEMENT, self._elements)
             sink.ranges(at, self._data, self._elements)
             return
         full = self._inside > 0
-        if full.all():
-            sink.ranges(sink.head(at, _ELEMENT, self._inside), self._data, self._inside)
-        else:
-            inside = self._inside[full]
-            sink.ranges(sink.head(at[full], _ELEMENT, inside), self._data, inside)
+        inside = self._inside[full]
+        sink.ranges(sink.head(at[full], _ELEMENT, inside), self._data, inside)
 
 
 def sums(values: Any, counts: Any) -> Any:

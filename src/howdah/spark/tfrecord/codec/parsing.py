@@ -64,9 +64,7 @@ def _first_field(buffer: wire.Buffer, starts: Any, ends: Any, odd: Any) -> Any:
     if len(has):
         length, begin, long = wire.lengths_at(buffer, starts[has] + 1)
         stop = begin + length
-        bad = stop > ends[has]
-        if long is not None:
-            bad |= long
+        bad = (stop > ends[has]) | long
         split[has] = np.where(bad, ends[has], stop)
         odd[has[bad]] = True
     return split
@@ -81,18 +79,15 @@ def _features(
     odd[some[bad]] = True
     some, begins, stops = some[~bad], begins[~bad], stops[~bad]
     owner, begin, stop, wrong = wire.pieces(buffer, begins, stops, _ENTRY)
-    if wrong is not None:
-        odd[some[wrong]] = True
+    odd[some[wrong]] = True
     owner = some[owner]
     # An entry: its key, then its value, which reaches to the entry's end.
     length, key, long = wire.lengths_at(buffer, begin + 1)
     value = key + length
-    bad = (buffer.octets[begin] != _ENTRY) | (value >= stop)
-    bad = bad if long is None else bad | long
+    bad = (buffer.octets[begin] != _ENTRY) | (value >= stop) | long
     value = np.where(bad, begin, value)
     size, inside, long = wire.lengths_at(buffer, value + 1)
-    bad |= (buffer.octets[value] != _VALUE) | (inside + size != stop)
-    bad = bad if long is None else bad | long
+    bad |= (buffer.octets[value] != _VALUE) | (inside + size != stop) | long
     if bad.any():
         odd[owner[bad]] = True
         good = ~bad

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from howdah.spark.tfrecord.codec.wire import places_in
+from howdah.spark.tfrecord.codec.wire import FAR, matrix, places_in
 
 _LIMITS = np.array([1 << 7 * size for size in range(1, 10)], dtype=np.uint64)
-_FAR = 64
 
 
 def varint_size(values: Any) -> Any:
@@ -47,18 +46,11 @@ def varints(values: Any) -> tuple[Any, Any]:
         both[:, 0] = unsigned & np.uint64(0x7F)
         both[:, 0] |= more.view(np.uint8) << np.uint8(7)
         both[:, 1] = unsigned >> np.uint64(7)
-        if more.all():
-            return both.reshape(-1), sizes
-        meant = np.ones((len(unsigned), 2), dtype=bool)
-        meant[:, 1] = more
-        return both[meant], sizes
+        return both[np.stack([np.ones_like(more), more], axis=1)], sizes
     ends = np.cumsum(sizes)
     starts = ends - sizes
     out = np.empty(int(ends[-1]), dtype=np.uint8)
-    out[starts] = (unsigned & np.uint64(0x7F)).astype(np.uint8) | (
-        (sizes > 1).astype(np.uint8) << np.uint8(7)
-    )
-    for step in range(1, int(sizes.max())):
+    for step in range(int(sizes.max())):
         some = np.flatnonzero(sizes > step)
         septet = ((unsigned[some] >> np.uint64(7 * step)) & np.uint64(0x7F)).astype(np.uint8)
         out[starts[some] + step] = septet | (
@@ -106,33 +98,11 @@ class Sink:
 
     def ranges(self, at: Any, data: Any, sizes: Any) -> None:
         """Successive pieces of data (uint8), each at its place."""
-        count, total = len(at), len(data)
-        if total == 0:
+        rows = matrix(self.octets.data, at, sizes)
+        if rows is not None:
+            rows[:] = data.reshape(rows.shape)
             return
-        length = int(sizes[0])
-        if (sizes == length).all():
-            if count == 1:
-                self.octets[int(at[0]) : int(at[0]) + length] = data
-                return
-            steps = np.diff(at)
-            stride = int(steps[0])
-            if stride >= length and (steps == stride).all():
-                view = np.ndarray(
-                    (count, length),
-                    np.uint8,
-                    buffer=self.octets.data,
-                    offset=int(at[0]),
-                    strides=(stride, 1),
-                )
-                view[:] = data.reshape(count, length)
-                return
-            if length == 4:
-                self._halves[at] = data.view("<u4")
-                return
-            if length == 8:
-                self._words[at] = data.view("<u8")
-                return
-        if total < _FAR * count:
+        if len(data) < FAR * len(at):
             self.octets[places_in(at, sizes)] = data
             return
         target, source = self.octets.data, data.data

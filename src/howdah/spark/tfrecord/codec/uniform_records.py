@@ -41,11 +41,8 @@ def uniform(block: RecordBlock, columns: Sequence[FeatureColumn]) -> list[pa.Arr
     Raises:
         RecordError: a value does not fit its column.
     """
-    matrix = _matrix(block)
-    if matrix is None:
-        return None
-    fields = _fields(block)
-    if fields is None:
+    matrix = wire.matrix(block.data, block.starts, block.lengths) if len(block) >= _FEW else None
+    if matrix is None or (fields := _fields(block)) is None:
         return None
     marks = np.full(matrix.shape[1], _SAME, dtype=np.uint8)
     for field in fields.values():
@@ -65,26 +62,6 @@ def uniform(block: RecordBlock, columns: Sequence[FeatureColumn]) -> list[pa.Arr
         except Misfit as misfit:
             raise misfit.at(block, column) from None
     return arrays
-
-
-def _matrix(block: RecordBlock) -> Any:
-    """A row for each record, if all have the same length and distance."""
-    count = len(block)
-    if count < _FEW:
-        return None
-    length = int(block.lengths[0])
-    stride = int(block.starts[1] - block.starts[0])
-    if (block.lengths != length).any() or (np.diff(block.starts) != stride).any():
-        return None
-    if stride < length or length == 0:
-        return None
-    return np.ndarray(
-        (count, length),
-        np.uint8,
-        buffer=block.data,
-        offset=int(block.starts[0]),
-        strides=(stride, 1),
-    )
 
 
 def _fields(block: RecordBlock) -> dict[bytes, _Field | None] | None:
@@ -109,11 +86,10 @@ def _fields(block: RecordBlock) -> dict[bytes, _Field | None] | None:
         if kind is FeatureKind.BYTES:
             _, begins, ends, wrong = wire.pieces(buffer, begin, end, 0x0A)
         elif begin[0] == end[0]:
-            begins, ends, wrong = begin, end, None
+            begins, ends, wrong = begin, end, bad
         else:
             begins, ends, wrong = wire.only(buffer, begin, end, 0x0A)
-            wrong = wrong if wrong.any() else None
-        if wrong is not None:
+        if wrong.any():
             return None
         if kind is not FeatureKind.BYTES and not _whole(buffer.octets[begins[0] : ends[0]], kind):
             return None

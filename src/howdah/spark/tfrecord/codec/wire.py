@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 _SEVEN = np.uint64(7)
-_FAR = 64
+FAR = 64
 """From this mean length on, copying range by range is faster than byte by byte."""
 
 
@@ -32,8 +32,9 @@ class Buffer:
 def lengths_at(buffer: Buffer, at: Any) -> tuple[Any, Any, Any]:
     """Varints of up to five bytes at places: values, the places behind, which are longer."""
     first = buffer.octets[at]
-    if not (first & 0x80).any():
-        return first.astype(np.int64), at + 1, None
+    longer = first >= 0x80
+    if not longer.any():
+        return first.astype(np.int64), at + 1, longer
     words = buffer.words[at]
     value = words & np.uint64(0x7F)
     size = np.ones(len(at), dtype=np.int64)
@@ -45,8 +46,7 @@ def lengths_at(buffer: Buffer, at: Any) -> tuple[Any, Any, Any]:
         value |= (septet * more) << np.uint64(7 * step)
         size += more.astype(np.int64)
         more &= (words >> np.uint64(8 * step + 7)) & np.uint64(1)
-    long = more.astype(bool)
-    return value.astype(np.int64), at + size, long if long.any() else None
+    return value.astype(np.int64), at + size, more.astype(bool)
 
 
 def pieces(buffer: Buffer, starts: Any, ends: Any, tag: int) -> tuple[Any, Any, Any, Any]:
@@ -54,24 +54,20 @@ def pieces(buffer: Buffer, starts: Any, ends: Any, tag: int) -> tuple[Any, Any, 
 
     Returns:
         For each field the message it is of (in the messages' order, then in theirs), its begin and
-        end; and a mask of messages that are odd, None if none is. Odd ones have no fields.
+        end; and a mask of messages that are odd. Odd ones have no fields.
     """
     active = np.flatnonzero(starts < ends)
     at = starts[active]
     owners: list[Any] = []
     begins: list[Any] = []
     stops: list[Any] = []
-    odd = None
+    odd = np.zeros(len(starts), dtype=bool)
     while len(active):
         limit = ends[active]
         length, begin, long = lengths_at(buffer, at + 1)
         stop = begin + length
-        bad = (buffer.octets[at] != tag) | (stop > limit)
-        if long is not None:
-            bad |= long
+        bad = (buffer.octets[at] != tag) | (stop > limit) | long
         if bad.any():
-            if odd is None:
-                odd = np.zeros(len(starts), dtype=bool)
             odd[active[bad]] = True
             good = ~bad
             active, begin, stop, limit = active[good], begin[good], stop[good], limit[good]
@@ -87,7 +83,7 @@ def pieces(buffer: Buffer, starts: Any, ends: Any, tag: int) -> tuple[Any, Any, 
         none = np.zeros(0, dtype=np.int64)
         return none, none, none, odd
     owner, begin, stop = np.concatenate(owners), np.concatenate(begins), np.concatenate(stops)
-    if odd is not None:
+    if odd.any():
         good = ~odd[owner]
         owner, begin, stop = owner[good], begin[good], stop[good]
     if len(owners) > 1:
@@ -99,10 +95,7 @@ def pieces(buffer: Buffer, starts: Any, ends: Any, tag: int) -> tuple[Any, Any, 
 def only(buffer: Buffer, starts: Any, ends: Any, tag: int) -> tuple[Any, Any, Any]:
     """The content of ranges that are exactly one length-delimited field, and which are not."""
     length, begin, long = lengths_at(buffer, starts + 1)
-    odd = (buffer.octets[starts] != tag) | (begin + length != ends)
-    if long is not None:
-        odd |= long
-    return begin, ends, odd
+    return begin, ends, (buffer.octets[starts] != tag) | (begin + length != ends) | long
 
 
 def same(buffer: Buffer, starts: Any, lengths: Any, text: bytes) -> Any:
@@ -121,33 +114,27 @@ def same(buffer: Buffer, starts: Any, lengths: Any, text: bytes) -> Any:
 
 def gather(buffer: Buffer, starts: Any, ends: Any) -> Any:
     """The bytes of all ranges behind one another (uint8)."""
-    count = len(starts)
-    if count == 0:
-        return np.zeros(0, dtype=np.uint8)
     lengths = ends - starts
-    total = int(lengths.sum())
-    length = int(lengths[0])
-    if count > 1 and (lengths == length).all():
-        steps = np.diff(starts)
-        stride = int(steps[0])
-        if stride > 0 and (steps == stride).all():
-            view = np.ndarray(
-                (count, length),
-                np.uint8,
-                buffer=buffer.data,
-                offset=int(starts[0]),
-                strides=(stride, 1),
-            )
-            return np.ascontiguousarray(view).reshape(-1)
-        if length == 8:
-            return buffer.words[starts].view(np.uint8)
-        if length < 8:
-            octets = buffer.words[starts].view(np.uint8).reshape(count, 8)
-            return np.ascontiguousarray(octets[:, :length]).reshape(-1)
-    if total >= _FAR * count:
+    rows = matrix(buffer.data, starts, lengths)
+    if rows is not None:
+        return np.ascontiguousarray(rows).reshape(-1)
+    if len(starts) and int(lengths.sum()) >= FAR * len(starts):
         places = map(slice, starts.tolist(), ends.tolist())
         return np.frombuffer(b"".join(map(buffer.data.__getitem__, places)), dtype=np.uint8)
     return buffer.octets[places_in(starts, lengths)]
+
+
+def matrix(data: Any, starts: Any, lengths: Any) -> Any:
+    """Ranges of bytes as rows of a matrix, which looks at them where they are. None where they are not two
+    or more of one length, each as far from the next."""
+    count = len(starts)
+    if count < 2:
+        return None
+    length, stride = int(lengths[0]), int(starts[1] - starts[0])
+    if not 0 < length <= stride or (lengths != length).any() or (np.diff(starts) != stride).any():
+        return None
+    offset = int(starts[0])
+    return np.ndarray((count, length), np.uint8, buffer=data, offset=offset, strides=(stride, 1))
 
 
 def places_in(starts: Any, lengths: Any) -> Any:
