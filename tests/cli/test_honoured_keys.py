@@ -200,7 +200,7 @@ def test_a_missing_file_is_refused_with_its_key_before_anything_starts(tmp_path:
 IMPORTS = "import sys, tiny; tiny.main(); print(sys.executable)"
 
 
-@pytest.mark.parametrize("kind", ["requirements", "project", "venv", "archive"])
+@pytest.mark.parametrize("kind", ["requirements", "project", "venv", "archive", "zip"])
 def test_an_environment_is_the_programs_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -216,12 +216,15 @@ def test_an_environment_is_the_programs_on_this_machine(
         "project": "..",
         "venv": "../env",
         "archive": "../env.tar.gz",
+        "zip": "../env.zip",
     }
-    if kind in ("venv", "archive"):
+    if kind in ("venv", "archive", "zip"):
         environments.venv(tmp_path / "env", wheel)
         with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
             archive.add(tmp_path / "env", ".")
-    fields = {"environment": {kind: places[kind]}, "command": "python train.py"}
+        environments.zipped_with_links(tmp_path / "env", tmp_path / "env.zip")
+    key = "archive" if kind == "zip" else kind
+    fields = {"environment": {key: places[kind]}, "command": "python train.py"}
     file = job_file(tmp_path, IMPORTS, **fields)
     out = howdah("run", str(file)).text
     assert "tiny 1.0" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
@@ -89,3 +90,16 @@ def venv(folder: Path, *packages: Path) -> Path:
 def program() -> str:
     """uv: `make test` has one on PATH."""
     return uv.find()
+
+
+def zipped_with_links(folder: Path, file: Path) -> None:
+    """The folder as a zip archive that keeps symbolic links, as ``zip -ry`` makes it."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder).as_posix()
+            if path.is_symlink():
+                info = zipfile.ZipInfo(name)
+                info.external_attr = 0o120777 << 16
+                archive.writestr(info, os.fspath(path.readlink()))
+            else:
+                archive.write(path, name)

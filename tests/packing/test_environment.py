@@ -333,6 +333,24 @@ def test_archives_that_nodes_cannot_use_are_refused(tmp_path: Path, cache: Path)
     assert "there is no bin/python in" in refused(tmp_path, cache, archive="c.zip")
 
 
+def test_a_zip_whose_interpreter_is_a_link_is_used_here_and_not_shipped(
+    tmp_path: Path, cache: Path
+) -> None:
+    """Hadoop makes a file of a link that is in a zip."""
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python3.11").write_text("#!/bin/sh\n")
+    (tmp_path / "env/bin/python3.11").chmod(0o755)
+    (tmp_path / "env/bin/python").symlink_to("python3.11")
+    environments.zipped_with_links(tmp_path / "env", tmp_path / "env.zip")
+    job = Job(environment=Environment(archive="env.zip"))
+    for _ in range(2):
+        python = in_place.python(job, tmp_path, cache)
+        assert python is not None and Path(python).readlink() == Path("python3.11")
+        assert "bin/python in env.zip is a symbolic link" in refused(
+            tmp_path, cache, archive="env.zip"
+        )
+
+
 def test_an_archive_on_the_cluster_is_not_touched(tmp_path: Path, cache: Path) -> None:
     archive = pack(tmp_path, cache, archive="hdfs://nn:8020/envs/a.tar.gz")
     assert (archive.url, archive.path) == ("hdfs://nn:8020/envs/a.tar.gz", None)

@@ -17,8 +17,10 @@ import pytest
 from howdah.backends.spark.artifacts import ArtifactWriter
 from howdah.backends.spark.launch_bundle import unpack_source, write_files
 from howdah.backends.spark.messages import FilePart
+from howdah.packing import in_place
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, quiet
 from howdah.packing.python import prebuilt_archives
+from howdah.spec.model import Job
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, SavedFile, checksum
 from howdah.storage.folder_sync import Puller
@@ -225,3 +227,16 @@ def test_an_environment_with_a_path_out_of_its_folder_is_not_shipped(
     )
     with pytest.raises(PackingError, match="leads out"):
         prebuilt_archives.looked_into(archive, os.fspath(file), tmp_path / "cache", quiet)
+
+
+@pytest.mark.parametrize("target", ["..", "../..", None])
+def test_a_zip_on_this_machine_is_unpacked_nowhere_else(tmp_path: Path, target: str | None) -> None:
+    """A zip among the files of a job has a path that goes through a link in it. Nothing is written
+    outside, and the job is refused."""
+    where = target or os.fspath(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    file = tmp_path / "x.zip"
+    file.write_bytes(zipped("p/l/x", ("p/l", where)))
+    with pytest.raises(PackingError, match="x.zip cannot be unpacked"):
+        in_place.files(Job(files=("x.zip -> x/",)), tmp_path, tmp_path / "cache")
+    assert not any(name.endswith("/x") for name in everything(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tarfile
 import zipfile
 from pathlib import Path
@@ -101,19 +102,20 @@ def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progr
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
         archive = lines.ready(path, ArchiveKind.ENVIRONMENT, cache)
-    archive = prebuilt_archives.looked_into(archive, place, cache, progress)
+    archive = prebuilt_archives.looked_into(archive, place, cache, progress, for_nodes=False)
     return _unpacked(archive, cache, progress) / (archive.python or _PYTHON)
 
 
 def _unpacked(archive: Archive, cache: Path, progress: Progress) -> Path:
     path = archive.path
     assert path is not None
+    is_zip = archive.suffix in prebuilt_archives.ZIPS
 
     def make(target: Path) -> None:
         progress(f"unpacking {path.name}", 0, None)
         target.mkdir(mode=0o700)
         try:
-            if archive.suffix in (".zip", ".jar"):
+            if is_zip:
                 _unzip(path, target)
             else:
                 with tarfile.open(path, "r:*") as tar:
@@ -121,15 +123,34 @@ def _unpacked(archive: Archive, cache: Path, progress: Progress) -> Path:
         except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
             raise PackingError(f"{path} cannot be unpacked: {error}") from error
 
-    return Cache(cache).folder_of(("unpacked", archive.digest, archive.suffix), make)
+    # Earlier versions unpacked links in a zip as files; those folders are not used again.
+    what = "unpacked with links" if is_zip else "unpacked"
+    return Cache(cache).folder_of((what, archive.digest, archive.suffix), make)
 
 
 def _unzip(path: Path, target: Path) -> None:
+    """All that is in it. Links may lead anywhere, as those of an environment do; nothing is written through
+    them.
+
+    Raises:
+        zipfile.BadZipFile: two of its names can't both be there, or it is damaged.
+    """
+    links: dict[Path, str] = {}
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
-            made = Path(archive.extract(info, target))
-            if mode := info.external_attr >> 16 & 0o777:
+            try:
+                made = Path(archive.extract(info, target))
+            except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
+                raise zipfile.BadZipFile(f"{info.filename!r} is below a link or a file") from error
+            if stat.S_ISLNK(info.external_attr >> 16):
+                links[made] = os.fsdecode(archive.read(info))
+            elif mode := info.external_attr >> 16 & 0o777:
                 made.chmod(mode | 0o600)
+    # Last of all, and each in the place of the file that it was unpacked as: till then there are no links
+    # that something could be written through.
+    for made, leads_to in links.items():
+        made.unlink()
+        made.symlink_to(leads_to)
 
 
 def _inside(url: str) -> list[str] | None:

@@ -20,6 +20,7 @@ from howdah.packing.cache import Cache
 from howdah.packing.files import ARCHIVES
 
 PYTHON = "bin/python"
+ZIPS = (".zip", ".jar")
 HEAD = 8 << 20
 """So many bytes of a runtime are read to know its Python: ``bin`` is at the beginning."""
 _MINOR = re.compile(r"(?:\./)?bin/python(3\.\d+)")
@@ -32,8 +33,13 @@ def looked_into(
     cache: Path,
     progress: Progress,
     key: str = "[environment] archive",
+    *,
+    for_nodes: bool = True,
 ) -> Archive:
     """The archive, with the place of its interpreter. ``key`` is what named it.
+
+    Args:
+        for_nodes: it is YARN that unpacks it.
 
     Raises:
         PackingError: it is no archive that YARN unpacks, or there is no interpreter in it.
@@ -47,9 +53,10 @@ def looked_into(
 
     def make(_scratch: Path) -> Archive:
         progress(f"looking into {place}", 0, None)
-        return _with_contents(archive, path, place, key)
+        return _with_contents(archive, path, place, key, for_nodes)
 
-    return Cache(cache).get(archive.kind, ("looked into", archive.digest, str(path)), make)
+    what = "looked into for nodes" if for_nodes else "looked into"
+    return Cache(cache).get(archive.kind, (what, archive.digest, str(path)), make)
 
 
 def python_minor(head: bytes) -> str:
@@ -64,7 +71,7 @@ def python_minor(head: bytes) -> str:
     return ""
 
 
-def _with_contents(archive: Archive, path: Path, place: str, key: str) -> Archive:
+def _with_contents(archive: Archive, path: Path, place: str, key: str, for_nodes: bool) -> Archive:
     found: list[str] = []
     size = count = 0
     unpack = False
@@ -86,6 +93,11 @@ def _with_contents(archive: Archive, path: Path, place: str, key: str) -> Archiv
             f"{key}: there is no {PYTHON} in {place}, neither at its top nor in a folder there"
         )
     python = min(found, key=lambda name: (name.count("/"), len(name), name))
+    if for_nodes and archive.suffix in ZIPS and python in links:
+        raise PackingError(
+            f"{key}: {python} in {place} is a symbolic link, of which Hadoop makes a file when it "
+            "unpacks a zip; make a .tar.gz instead"
+        )
     notes = [f"{place}, as it is; {quantity(archive.size)}"]
     if unpack:
         notes.append(
@@ -118,7 +130,7 @@ def _plain(name: str) -> str:
 
 def _members(path: Path, suffix: str) -> Iterator[tuple[str, int, bool]]:
     """Names and sizes of what is no folder, and whether it is a symbolic link."""
-    if suffix in (".zip", ".jar"):
+    if suffix in ZIPS:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 yield info.filename, info.file_size, stat.S_ISLNK(info.external_attr >> 16)
