@@ -152,6 +152,19 @@ sys.exit(0 if before == "2" else 4)
     ]
 
 
+def test_earlier_jobs_are_not_copied_where_their_folder_is_named_through_a_link(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a home folder that is a link to a file server's. Job directories have private keys."""
+    (folder.parent / "home").symlink_to(folder)
+    monkeypatch.setenv("HOWDAH_HOME", str(folder.parent / "home/state"))
+    script = "from pathlib import Path; print(*Path('state').rglob('*'))"
+    file = job_file(folder.parent, script)
+    for _ in range(2):
+        assert "agent.key" not in howdah("run", str(file)).text
+        gone(newest())
+
+
 def test_in_place_runs_in_the_users_own_folder(folder: Path) -> None:
     file = job_file(folder.parent, WRITES_EVERYWHERE)
     run = howdah("run", "--in-place", str(file))

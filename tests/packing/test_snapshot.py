@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -99,3 +101,47 @@ def test_what_cannot_be_read_or_is_no_file_is_linked(folder: Path, tmp_path: Pat
     os.mkfifo(folder / "pipe")
     snapshot(folder, tmp_path / "copy")
     assert (tmp_path / "copy/pipe").is_symlink()
+
+
+def test_what_is_left_out_may_be_named_through_a_link_and_so_may_the_folder(
+    folder: Path, tmp_path: Path
+) -> None:
+    """And jobs are never copied into jobs, whatever is said to be left out."""
+    (tmp_path / "logical").symlink_to(folder)
+    for name in ("jobs/me/secrets", ".howdah/jobs/me/secrets"):
+        (folder / name).mkdir(parents=True)
+    names = (folder, tmp_path / "logical")
+    for number, (one, other) in enumerate(zip(names, reversed(names))):
+        copy = tmp_path / f"copy-{number}"
+        snapshot(one, copy, {other / "jobs"})
+        assert {path.name for path in copy.iterdir()} == {"pkg", "train.py"}
+
+
+def in_a_mount(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Files share blocks but for those of these names: they are on another file system."""
+
+    def ioctl(new: int, request: int, old: int) -> int:
+        if Path(f"/proc/self/fd/{old}").resolve().name in names:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        os.write(new, os.pread(old, 1 << 24, 0))
+        return 0
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+
+
+def test_what_cannot_share_blocks_is_copied_as_far_as_that_is_little(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder is on a file system whose files share blocks, and another one is mounted in it."""
+    (folder / "weights.bin").write_bytes(b"w" * (4 << 20))
+    (folder / "data").mkdir()
+    (folder / "data/little").write_bytes(b"a" * 1000)
+    (folder / "data/large").write_bytes(b"b" * (2 << 20))
+    in_a_mount(monkeypatch, "little", "large")
+    copy = tmp_path / "copy"
+    note = snapshot(folder, copy, most_bytes=1 << 20)
+    for name in ("weights.bin", "data/little", "train.py"):
+        assert not (copy / name).is_symlink()
+        assert (copy / name).read_bytes() == (folder / name).read_bytes()
+    assert (copy / "data/large").readlink() == folder / "data/large"
+    assert "data/large (2.1 MB) are not copied" in note and "weights" not in note

@@ -2,7 +2,7 @@
 
 What a program writes never reaches the user's own files, and a restart runs what was submitted. Not
 copied but linked are environments and version control, and of folders beyond the limits the largest
-files and the lowest levels; a note names those.
+files and the lowest levels; a note names those. Howdah's own folders (``.howdah``) are left out.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import os
 import shutil
 import stat
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -22,12 +23,13 @@ from howdah.packing.archives import Progress, quantity, quiet
 
 MOST_FILES = 5000
 MOST_BYTES = 256 * 10**6
-"""Where the file system cannot share blocks between files."""
+"""Of files that cannot share blocks with their copies."""
 SURPRISING = 100 * 10**6
 """Bytes whose copying is shown."""
 
 LINKED = frozenset((".git", ".hg", ".svn", ".bzr", ".tox", ".nox", ".cache", "node_modules"))
 """Folders that programs read, if at all. Environments are linked too."""
+_JOBS = ".howdah"
 _ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
 _FICLONE = 0x40049409
 """``linux/fs.h``: let a file share another one's blocks until either is written to."""
@@ -57,14 +59,15 @@ def snapshot(
 ) -> str:
     """Copy the folder to ``target``, which is not there yet; what stands there is whole.
 
-    ``without`` are paths that are left out.
+    ``without`` are paths that are left out, whichever links they are named through.
 
     Returns a note for the user about what is linked because it is too much; empty if there is nothing.
 
     Raises:
         OSError: it cannot be read or written.
     """
-    entries = list(_look(folder, frozenset(without), most_files))
+    folder = folder.resolve()
+    entries = list(_look(folder, {path.resolve() for path in without}, most_files))
     fresh = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700, parents=True)
@@ -73,16 +76,25 @@ def snapshot(
     if not shares:
         too_much += _too_large(folder, entries, most_bytes)
     total = sum(entry.size for entry in entries if not entry.link)
+    unshared = 0
     done = 0
     for entry in entries:
-        path = fresh / entry.name
+        source, path = folder / entry.name, fresh / entry.name
         if entry.link:
             path.symlink_to(entry.link)
         elif entry.is_folder:
             path.mkdir(mode=0o700)
         else:
             with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
-                _copy(folder / entry.name, path, shares=shares)
+                if not shares:
+                    _copy(source, path)
+                elif not _clone(source, path):  # it is in a mount, or never copied on write
+                    if unshared + entry.size <= most_bytes:
+                        _copy(source, path)
+                        unshared += entry.size
+                    else:
+                        path.symlink_to(source)
+                        too_much.append(entry)
             done += entry.size
             if total > SURPRISING:
                 progress("copying the source folder", done, total)
@@ -97,24 +109,38 @@ def _shares_blocks(folder: Path, entries: list[_Entry], fresh: Path) -> bool:
         return False
     trial = fresh / ".trial"
     try:
-        _copy(folder / largest.name, trial, shares=True)
-        return True
+        return _clone(folder / largest.name, trial)
     except OSError:
         return False
     finally:
         trial.unlink(missing_ok=True)
 
 
-def _copy(source: Path, target: Path, *, shares: bool) -> None:
+def _clone(source: Path, target: Path) -> bool:
+    """Make a copy that shares the file's blocks. False if it cannot share them; then there is no copy."""
+    try:
+        _copy(source, target, lambda old, new: fcntl.ioctl(new.fileno(), _FICLONE, old.fileno()))
+    except FileNotFoundError:
+        raise
+    except OSError:
+        target.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _copy_bytes(old: BinaryIO, new: BinaryIO) -> None:
+    shutil.copyfileobj(old, new, 1 << 20)
+
+
+def _copy(
+    source: Path, target: Path, write: Callable[[BinaryIO, BinaryIO], object] = _copy_bytes
+) -> None:
     with open(source, "rb") as old:
         status = os.fstat(old.fileno())
         mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with open(os.open(target, flags, mode), "wb") as new:
-            if shares:
-                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
-            else:
-                shutil.copyfileobj(old, new, 1 << 20)
+            write(old, new)
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -131,7 +157,7 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
             yield _Entry(place, is_folder=True)
         for entry in _listed(folder / place, gone_is_empty=bool(place)):
             name, path = f"{place}/{entry.name}".lstrip("/"), Path(entry.path)
-            if path in without:
+            if path in without or (entry.name == _JOBS and entry.is_dir(follow_symlinks=False)):
                 continue
             try:
                 if entry.is_symlink():
