@@ -355,6 +355,8 @@ def test_an_archive_on_the_cluster_is_not_touched(tmp_path: Path, cache: Path) -
     archive = pack(tmp_path, cache, archive="hdfs://nn:8020/envs/a.tar.gz")
     assert (archive.url, archive.path) == ("hdfs://nn:8020/envs/a.tar.gz", None)
     assert archive.python == "bin/python" and archive.suffix == ".tar.gz"
+    place = "hdfs://nn:8020/envs/a.tar.xz"
+    assert f"{place} is none that the nodes unpack" in refused(tmp_path, cache, archive=place)
 
 
 def test_a_python_of_the_nodes_is_no_archive(tmp_path: Path, cache: Path) -> None:

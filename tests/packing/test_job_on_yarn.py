@@ -123,6 +123,32 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
     assert shipped(job, tmp_path / "cache", hadoop) == first
 
 
+def test_an_environment_on_hdfs_may_be_a_folder_in_its_archive(
+    tmp_path: Path, hadoop: Cluster
+) -> None:
+    """As ``tar czf train.tar.gz train/`` makes it: its Python and its commands are the programs'."""
+    scripts = tmp_path / "train/bin"
+    scripts.mkdir(parents=True)
+    for name, text in (("python", f'exec {sys.executable} "$@"'), ("says", "echo a command")):
+        (scripts / name).write_text(f"#!/bin/sh\necho {name} of the archive\n{text}\n")
+        (scripts / name).chmod(0o755)
+    (scripts / "python3").symlink_to("python")
+    subprocess.run(["tar", "-czf", "train.tar.gz", "train"], cwd=tmp_path, check=True)
+    hdfs = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir))
+    url = f"{hadoop.default_fs}/envs-{tmp_path.name}/train.tar.gz"
+    hdfs.mkdirs(url.rpartition("/")[0])
+    hdfs.write(url, (tmp_path / "train.tar.gz").read_bytes())
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "job.toml").write_text(SMALL.replace("echo it ran", "python -c 1 && says"))
+    try:
+        out, err = run(job, tmp_path / "cache", hadoop, "--set", f'environment.archive="{url}"')
+    finally:
+        hdfs.remove(url.rpartition("/")[0], recursive=True)
+    for text in ("python of the archive", "says of the archive", "a command"):
+        assert text in out, out + err
+
+
 SMALL = """
 name = "runtime"
 command = "echo it ran"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -250,6 +252,43 @@ def test_an_interpreter_of_another_name_is_python_for_commands(tmp_path: Path) -
     told = msgspec.structs.replace(CONTAINER_LAUNCH, python=f"{HERE}/environment/bin/python3.12")
     boot.prepare(tmp_path, container(tmp_path, told))
     assert os.popen(str(tmp_path / "bin" / "python")).read() == "mine\n"
+
+
+def localized(folder: Path, *names: str) -> ContainerLaunch:
+    """An environment with interpreters at these places, as a NodeManager unpacks and links it."""
+    for name in names:
+        interpreter = folder / "filecache" / name
+        interpreter.parent.mkdir(parents=True)
+        interpreter.write_text(f"#!/bin/sh\necho {name}\n")
+        interpreter.chmod(0o700)
+    (folder / "filecache").mkdir(exist_ok=True)
+    (folder / "environment").symlink_to(folder / "filecache")
+    return msgspec.structs.replace(CONTAINER_LAUNCH, python=f"{HERE}/environment/bin/python")
+
+
+@pytest.mark.parametrize("place", ["bin/python", "train/bin/python", "train/bin/python3"])
+def test_an_archive_of_the_cluster_may_have_its_interpreter_a_folder_below(
+    tmp_path: Path, place: str
+) -> None:
+    """Nobody has looked into it before."""
+    boot.prepare(tmp_path, container(tmp_path, localized(tmp_path, place, "more/lib/python")))
+    path = f"{tmp_path}/bin:{tmp_path}/environment/bin"
+    for name in ("python", "python3"):
+        found = shutil.which(name, path=path)
+        assert found is not None
+        assert subprocess.check_output([found], text=True).strip() == place
+
+
+@pytest.mark.parametrize("places", [(), ("one/bin/python", "two/bin/python")])
+def test_an_archive_without_one_interpreter_is_told_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], places: tuple[str, ...]
+) -> None:
+    """The node's own would run the programs otherwise."""
+    env = container(tmp_path, localized(tmp_path, *places))
+    assert boot.main(tmp_path, env) == boot.BOOT_FAILED
+    told = capsys.readouterr().err
+    assert "[environment] archive" in told and "bin/python" in told
+    assert all(name in told for name in ("one", "two") if places)
 
 
 def test_without_what_a_master_gives_it_says_what_is_missing(

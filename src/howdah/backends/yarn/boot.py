@@ -134,17 +134,52 @@ def put_beside(here: Path, names: Iterable[str]) -> None:
 
 
 def name_python(here: Path, python: str) -> None:
-    """Make ``bin/python`` where the programs' interpreter is not one under its own name."""
+    """Make ``bin/python`` where the programs' interpreter is not one under its own name.
+
+    Raises:
+        CannotBegin: the environment that was shipped has no interpreter.
+    """
     import shutil
 
     from howdah.agent.launch import HERE
     from howdah.backends.interpreter import answers_to_its_names, name
+    from howdah.backends.yarn.local_resources import ENVIRONMENT
 
     found = python.replace(HERE, str(here))
     if "/" not in found:
         found = shutil.which(found) or ""
+    elif python.startswith(f"{HERE}/{ENVIRONMENT}/") and not os.access(found, os.X_OK):
+        found = in_environment(here / ENVIRONMENT)
     if found and os.access(found, os.X_OK) and not answers_to_its_names(found):
         name(here / BIN, found)
+
+
+def in_environment(environment: Path) -> str:
+    """The interpreter of an archive that only the node has looked into. If it is in a folder there, this folder
+    becomes the environment: the programs' PATH begins with its ``bin``.
+
+    Raises:
+        CannotBegin: there is none, or no single one.
+    """
+    from howdah.backends.interpreter import NAMES
+
+    def in_folder(folder: Path) -> list[Path]:
+        places = (folder / "bin" / name for name in NAMES)
+        return [place for place in places if os.access(place, os.X_OK)]
+
+    if not (found := in_folder(environment)):
+        below = sorted(folder for folder in environment.iterdir() if in_folder(folder))
+        if not below:
+            raise CannotBegin(
+                "[environment] archive: there is no bin/python in it that runs here, neither at its top nor in a "
+                "folder there"
+            )
+        if len(below) > 1:
+            several = " and ".join(folder.name for folder in below)
+            raise CannotBegin(f"[environment] archive: there is a bin/python in each of {several}")
+        link(environment, below[0].resolve())
+        found = in_folder(environment)
+    return str(found[0])
 
 
 def hadoop(launch_order: ContainerLaunch, here: Path, env: Mapping[str, str]) -> dict[str, str]:

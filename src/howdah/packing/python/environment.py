@@ -77,7 +77,9 @@ def _venv(place: str, folder: Path, cache: Path, progress: Progress, _fresh: boo
 
 def _archive(place: str, folder: Path, cache: Path, progress: Progress, fresh: bool) -> Archive:
     if place.startswith(files.READY):
-        return files.elsewhere(place, ArchiveKind.ENVIRONMENT, prebuilt_archives.PYTHON)
+        archive = files.elsewhere(place, ArchiveKind.ENVIRONMENT, prebuilt_archives.PYTHON)
+        prebuilt_archives.check_ending(archive, place)
+        return archive
     if files.is_url(place) and not place.startswith("file://"):
         archive = files.fetched(place, ArchiveKind.ENVIRONMENT, cache, progress, fresh=fresh)
     else:

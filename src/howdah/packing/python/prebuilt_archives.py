@@ -46,10 +46,7 @@ def looked_into(
     """
     assert archive.path is not None
     path = archive.path
-    if not archive.suffix:
-        raise PackingError(
-            f"{key}: {place} is none that the nodes unpack; it must be one of {', '.join(ARCHIVES)}"
-        )
+    check_ending(archive, place, key)
 
     def make(_scratch: Path) -> Archive:
         progress(f"looking into {place}", 0, None)
@@ -57,6 +54,18 @@ def looked_into(
 
     what = "looked into for nodes" if for_nodes else "looked into"
     return Cache(cache).get(archive.kind, (what, archive.digest, str(path)), make)
+
+
+def check_ending(archive: Archive, place: str, key: str = "[environment] archive") -> None:
+    """Refuse an archive of another kind than those that YARN unpacks.
+
+    Raises:
+        PackingError: it is one.
+    """
+    if not archive.suffix:
+        raise PackingError(
+            f"{key}: {place} is none that the nodes unpack; it must be one of {', '.join(ARCHIVES)}"
+        )
 
 
 def python_minor(head: bytes) -> str:
