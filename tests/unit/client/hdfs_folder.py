@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from howdah.storage.hdfs import split
-from howdah.storage.hdfs.errors import NotFound
+from howdah.storage.hdfs.errors import AlreadyThere, NotFound
 from howdah.storage.hdfs.files import HdfsStat
 
 FS = "hdfs://nn.example:8020"
 
 
 class FolderHdfs:
-    """As `howdah.storage.hdfs.files.Hdfs`, for those who read and remove. A file belongs to whom its second
+    """As `howdah.storage.hdfs.files.Hdfs`, as far as a client asks. A file belongs to whom its second
     folder is called after."""
 
     fs = FS
@@ -50,6 +50,15 @@ class FolderHdfs:
 
     def get(self, place: str, local: Path | str, progress: Any = None) -> int:
         return Path(local).write_bytes(self.read(place))
+
+    def put(
+        self, local: Path, place: str, *, overwrite: bool = True, parents: bool = True
+    ) -> HdfsStat:
+        here = self.folder / self.path(place).lstrip("/")
+        if here.exists() and not overwrite:
+            raise AlreadyThere(f"{self.path(place)} is there")
+        shutil.copy(local, here)
+        return self._stat(here)
 
     def recover_lease(self, place: str, timeout_s: float) -> None:
         self.open.discard(self.path(place))

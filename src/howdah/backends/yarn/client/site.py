@@ -33,6 +33,7 @@ from howdah.spec.units import seconds
 from howdah.storage import layout
 from howdah.storage.copies import replica
 from howdah.storage.copies.mirror import Mirror
+from howdah.storage.hdfs.errors import AlreadyThere
 from howdah.storage.hdfs.files import Hdfs, HdfsStat
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -98,10 +99,15 @@ class YarnSite:
         report = self._look()
         if report is not None and _not_begun(report):
             return None  # HDFS need not be asked by all who wait
-        final = self._brought()
-        if final is not None or report is None or _state(report) not in OVER:
-            return final
-        return self._write_end(report)
+        over = report if report is not None and _state(report) in OVER else None
+        try:
+            final = self._brought()
+            return self._write_end(over) if final is None and over is not None else final
+        except OSError as error:
+            if over is None:
+                return None
+            # What cannot be read may be there, and say otherwise than YARN does.
+            raise self._not_brought(error) from error
 
     def running(self) -> Running:
         report = self._look()
@@ -292,8 +298,12 @@ class YarnSite:
             self._fresh_until = answered + max(FRESH_S, answered - begun)
             return self._report
 
-    def _write_end(self, report: yarn.ApplicationReportProto) -> JobView:
-        """Write the end down for everybody, here and on HDFS."""
+    def _write_end(self, report: yarn.ApplicationReportProto) -> JobView | None:
+        """Write the end down for everybody, here and on HDFS, unless somebody else was sooner.
+
+        Raises:
+            OSError: somebody was, and that cannot be brought.
+        """
         self.bring_story()
         job, meta = self._directory.job(), self._directory.meta()
         ended = application_end.ApplicationEnd(
@@ -308,8 +318,14 @@ class YarnSite:
         self._directory.write_final(final)
         if meta.owner is not None:
             return final  # its owner's to write
-        with contextlib.suppress(OSError):
-            self._mirror.push([layout.FINAL])
+        place = f"{self._url}/{layout.FINAL}"
+        try:
+            self._hdfs.put(self._path / layout.FINAL, place, overwrite=False, parents=False)
+        except AlreadyThere:
+            (self._path / layout.FINAL).unlink()
+            return self._brought()
+        except OSError:
+            pass  # it is here
         return final
 
     # -- HDFS ----------------------------------------------------------------------------------
@@ -337,16 +353,17 @@ class YarnSite:
         return Mirror(self._url, self._path, self._hdfs)
 
     def _brought(self) -> JobView | None:
-        """``final.json`` from HDFS, and before it is here all that belongs to it."""
+        """``final.json`` from HDFS, and before it is here all that belongs to it; None if there is none.
+
+        Raises:
+            OSError: that cannot be found out, or it cannot be brought.
+        """
         if self._directory.meta().url is None:
             return None  # its submission has not come so far
-        try:
-            if not self._hdfs.exists(f"{self._url}/{layout.FINAL}"):
-                return None
-            self.bring_story()
-            self._mirror.bring_final()
-        except OSError:
+        if not self._hdfs.exists(f"{self._url}/{layout.FINAL}"):
             return None
+        self.bring_story()
+        self._mirror.bring_final()
         return self._directory.final()
 
     def _bring_journal(self) -> None:
@@ -364,10 +381,12 @@ class YarnSite:
             except FileNotFoundError:
                 continue  # removed meanwhile, or never made
             except OSError as error:
-                raise BackendError(
-                    f"What is kept of {self._directory.job_id} at {self._url} cannot be brought: "
-                    f"{error}"
-                ) from error
+                raise self._not_brought(error) from error
+
+    def _not_brought(self, error: OSError) -> BackendError:
+        return BackendError(
+            f"What is kept of {self._directory.job_id} at {self._url} cannot be brought: {error}"
+        )
 
     def _bring_aggregated(self, tasks: Sequence[Task]) -> None:
         """Logs of a job that is over and that its agents did not come to copy: YARN has them."""
