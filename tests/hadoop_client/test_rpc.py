@@ -215,6 +215,18 @@ async def test_a_silent_connection_is_given_up_and_the_next_server_asked() -> No
             assert await ask(rpc) == "x"
 
 
+async def test_a_silent_server_leaves_time_for_the_next_where_one_try_may_take_all_of_it() -> None:
+    async def takes_its_time(request: Request) -> bytes:
+        await asyncio.sleep(0.1)
+        return echo(request)
+
+    async with StandIn(lambda r: NO_ANSWER) as silent, StandIn(takes_its_time) as good:
+        policy = RetryPolicy(3.0, try_timeout_s=3.0, first_delay_s=0.01)
+        async with client(silent.address, good.address, retry=policy) as rpc:
+            assert await ask(rpc) == "x"
+            assert silent.requests
+
+
 async def test_a_server_that_never_lets_in_leaves_time_for_the_next() -> None:
     from howdah.hadoop.security.credentials import Token
 

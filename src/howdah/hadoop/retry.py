@@ -25,8 +25,9 @@ class RetryPolicy:
     Attributes:
         max_wait_s: the call's deadline where the caller gives none: all tries, all addresses and
             all waiting between them. Every address is tried once at least.
-        try_timeout_s: one try of a call that may be made again; an answer that takes longer is
-            taken for lost. Other calls wait until their deadline.
+        try_timeout_s: one try of a call that may be made again, at most; an answer that takes longer is
+            taken for lost. Of several addresses each has its share of the time until the deadline, at
+            least a second. Other calls wait until their deadline.
         first_delay_s, max_delay_s: between rounds over all addresses: doubled each round, the
             actual delay random between half of it and all of it.
     """

@@ -134,7 +134,8 @@ class RpcClient:
                 raise ConnectionLost(f"the client was closed before {method} was done")
             asked = self._active
             try:
-                data = await self._try(call, deadline, try_timeout_s)
+                parts = len(self.addresses) - len(tried) if idempotent else 1
+                data = await self._try(call, deadline, try_timeout_s, parts)
             except EncodeError as error:
                 raise ProtocolError(f"{method}: the request is incomplete: {error}") from None
             except HadoopError as error:
@@ -166,10 +167,14 @@ class RpcClient:
                 ) from None
             return answer
 
-    async def _try(self, call: Call, deadline: float, try_timeout_s: float | None) -> bytes:
+    async def _try(
+        self, call: Call, deadline: float, try_timeout_s: float | None, parts: int
+    ) -> bytes:
+        """``parts``: how many tries of this round are to have the time that is left."""
         connection = await self._reach(deadline)
         sent_at = time.monotonic()
-        timeout_s = max(0.001, deadline - sent_at)
+        left_s = max(0.001, deadline - sent_at)
+        timeout_s = max(min(1.0, left_s), left_s / parts)
         if try_timeout_s is not None:
             timeout_s = min(timeout_s, try_timeout_s)
         try:
