@@ -409,6 +409,22 @@ async def test_of_what_is_no_python_the_kernel_s_view_is_told(tmp_path: Path) ->
         assert stacks.problem == "not Python"
 
 
+async def test_each_program_s_stack_is_taken_however_many_children_the_first_ones_have(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        with_loaders = shell("for n in {1..65}; do sleep 1000 & done; echo up; wait")
+        started = await rig.start(with_loaders, with_loaders, with_loaders)
+        await until(lambda: agent.log().count(b"up") == 3)
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        text = (await rig.hear(StacksTaken, timeout_s=30)).text
+        assert all(f"Process {pid}: " in text for pid in started.pids)
+        assert text.count("Process ") == 128
+        assert text.endswith("\n70 more processes were not looked at\n")
+
+
 async def test_stacks_of_what_does_not_run_are_answered_in_words(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

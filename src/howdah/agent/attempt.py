@@ -28,7 +28,7 @@ from howdah.agent.container import ContainerContext
 from howdah.agent.copies import FolderMirror, OutputCopies
 from howdah.agent.forwarder import NewestLine
 from howdah.agent.monitoring.reports import Report, ReportSocket
-from howdah.agent.monitoring.stacks import take
+from howdah.agent.monitoring.stacks import shortened, take
 from howdah.agent.run import ProgramRun, Ready
 from howdah.core.messages import (
     Exit,
@@ -47,8 +47,6 @@ from howdah.wire.messages import Heartbeat, Prepare, Start
 
 log: logging.Logger = logging.getLogger(__name__)
 
-_STACKS_TEXT = 1024 * 1024
-"""Characters of stacks sent; the file has all."""
 _PLOTS_S = 60.0
 """So long TensorBoard files of what failed or was stopped are tried: a restart waits for that, and plots
 are not worth half an hour of it."""
@@ -162,7 +160,7 @@ class Attempt:
             **names,
             innermost=taken.innermost,
             path=path,
-            text=taken.text[:_STACKS_TEXT],
+            text=shortened(taken.text, path),
             problem=taken.problem,
         )
 

@@ -13,10 +13,12 @@ from howdah.agent.monitoring.stacks import (
     Frame,
     Thread,
     _explain,
+    choose,
     group,
     innermost_line,
     kernel_view,
     parse,
+    shortened,
     summarise,
 )
 
@@ -122,6 +124,30 @@ def test_programs_of_a_task_that_stand_elsewhere_are_named_one_by_one() -> None:
         "process 0: train.py:31 in step; process 1: train.py:31 in step; "
         "process 2: train.py:31 in step; process 3: train.py:7 in load"
     )
+
+
+def test_each_program_s_own_process_is_looked_at_before_anybody_s_children() -> None:
+    programs = [[10 * n + child for child in range(5)] for n in range(4)]
+    assert choose(programs, 6) == ([[0, 1], [10, 11], [20], [30]], 14)
+    assert choose([[1, 2, 3], [], [4]], 3) == ([[1, 2], [], [4]], 1)
+    assert choose(programs, 20) == (programs, 0)
+
+
+def test_the_text_begins_with_the_programs_and_ends_with_how_many_were_not_looked_at() -> None:
+    dumps = {pid: Dump(pid=pid, command=f"p{pid}") for pid in (1, 2, 3, 4)}
+    text = summarise([[dumps[1], dumps[3]], [dumps[2], dumps[4]]], (), 40).text
+    assert [line.split(":")[0] for line in text.splitlines() if line] == [
+        *("Process 1", "Process 2", "Process 3", "Process 4"),
+        "40 more processes were not looked at",
+    ]
+
+
+def test_a_text_too_long_to_send_says_so_at_its_end() -> None:
+    assert shortened("short", "stacks/worker-0-1.txt") == "short"
+    sent = shortened("x" * 2_000_000, "stacks/worker-0-1.txt")
+    assert sent.startswith("x" * 1024 * 1024 + "\n… ")
+    assert sent.endswith("left out here; all is in stacks/worker-0-1.txt in the job directory\n")
+    assert shortened("x" * 2_000_000, "").endswith("the rest is left out here\n")
 
 
 def test_processes_go_with_the_program_they_descend_from() -> None:

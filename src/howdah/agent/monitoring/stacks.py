@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ _DUMP_S = 15.0
 """One process' dump; py-spy waits for a process that the kernel holds."""
 _AT_ONCE = 4
 _PROCESSES = 128
+_SENT = 1024 * 1024
+"""Characters of a text that are sent; the file has all."""
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|^<frozen |/lib(?:64)?/python\d")
 _STANDARD = re.compile(r"^<frozen |/lib(?:64)?/python\d[^/]*/(?!(?:site|dist)-packages/)")
 
@@ -71,23 +74,37 @@ async def take(
     """
     tool = _find_tool()
     turns = asyncio.Semaphore(_AT_ONCE)
-    left = _PROCESSES
 
     async def one(pid: int) -> Dump:
         async with turns:
             return await _dump(helpers, tool, pid)
 
-    dumps: list[list[Dump]] = []
-    for pids in programs:
-        chosen = [pid for pid in pids if command_line(pid)][:left]
-        left -= len(chosen)
-        dumps.append(await asyncio.gather(*map(one, chosen)))
-    return summarise(dumps, folders)
+    living = [[pid for pid in pids if command_line(pid)] for pids in programs]
+    chosen, left_out = choose(living, _PROCESSES)
+    taken = iter(await asyncio.gather(*(one(pid) for pids in chosen for pid in pids)))
+    return summarise([[next(taken) for _ in pids] for pids in chosen], folders, left_out)
 
 
-def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> StackDump:
-    """One text for people, and the line to name: of each program if they differ. Pure."""
-    dumps = [dump for of_one in programs for dump in of_one]
+def choose(programs: Sequence[Sequence[int]], limit: int) -> tuple[list[list[int]], int]:
+    """At most ``limit`` processes of all programs, and how many others there are. Pure.
+
+    One of each program comes first, its own; then one more of each, until the limit is reached.
+    """
+    order = sorted((place, n) for n, pids in enumerate(programs) for place in range(len(pids)))
+    counts = Counter(n for _, n in order[:limit])
+    return [list(pids[: counts[n]]) for n, pids in enumerate(programs)], len(order[limit:])
+
+
+def summarise(
+    programs: Sequence[Sequence[Dump]], folders: Sequence[str], left_out: int = 0
+) -> StackDump:
+    """One text for people, and the line to name: of each program if they differ. Pure.
+
+    ``left_out`` more processes were not looked at. The programs' own processes come first in the
+    text, then their children.
+    """
+    dumps = [dump for of_one in programs for dump in of_one[:1]]
+    dumps += [dump for of_one in programs for dump in of_one[1:]]
     lines: dict[int, str] = {}
     for number, of_one in enumerate(programs):
         found = (innermost_line(dump, folders) for dump in of_one)
@@ -103,7 +120,17 @@ def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> Sta
     elif not any(dump.threads for dump in dumps):
         problem = next((d.problem for d in dumps if d.problem), "no Python process was found")
     text = "\n".join(_text(dump) for dump in dumps)
+    if left_out:
+        text += f"\n{left_out} more processes were not looked at\n"
     return StackDump(innermost=innermost, text=text, problem=problem)
+
+
+def shortened(text: str, path: str) -> str:
+    """As much of it as is sent; ``path``, if any, is where the job directory has all of it. Pure."""
+    if len(text) <= _SENT:
+        return text
+    whole = f"; all is in {path} in the job directory" if path else ""
+    return f"{text[:_SENT]}\n… the rest is left out here{whole}\n"
 
 
 def innermost_line(dump: Dump, folders: Sequence[str]) -> str:

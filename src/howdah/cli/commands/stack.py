@@ -43,6 +43,9 @@ def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_js
 
     This stops the programs for some milliseconds; they do not notice.
 
+    Of a task with more than 128 processes, the programs come first and then as many of their children
+    as there is room for; the end says how many were left out.
+
     Exits with 0 if all stacks could be taken. With --json: one JSON object per task and line,
     {"task": …, "text": …}, with "problem" in place of "text" if a stack could not be taken.
     """
