@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import shutil
+import stat
+import subprocess
 import sys
 import types
 from collections.abc import Sequence
@@ -337,7 +341,57 @@ def test_the_lock_folder_is_open_to_all_users(tmp_path: Path) -> None:
     taken = DeviceLocks(tmp_path / "locks").take(DEVICES, lambda free: 0)
     assert taken == []
     assert (tmp_path / "locks").stat().st_mode & 0o7777 == 0o1777
-    assert {p.stat().st_mode & 0o777 for p in (tmp_path / "locks").iterdir()} == {0o644}
+    assert {p.stat().st_mode & 0o7777 for p in (tmp_path / "locks").iterdir()} == {0o1644}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_the_files_of_locks_outlast_the_tidying_of_tmp(tmp_path: Path, earlier: bool) -> None:
+    folder = tmp_path / "tmp" / "locks"
+    folder.mkdir(parents=True)
+    if earlier:  # as an earlier release made it
+        (folder / "GPU-aaaaaaaa.lock").touch(mode=0o644)
+    taken = DeviceLocks(folder).take(DEVICES[:1], lambda free: free) or []
+    (tmp_path / "tidy.conf").write_text(f"d {folder.parent} - - - 0\n")  # all is old
+    tool = shutil.which("systemd-tmpfiles")
+    if tool is not None:
+        subprocess.run([tool, "--clean", str(tmp_path / "tidy.conf")], check=False)
+    assert {p.name for p in folder.iterdir()} >= {"GPU-aaaaaaaa.lock", "all.lock"}
+    assert all(p.stat().st_mode & stat.S_ISVTX for p in folder.glob("*.lock"))
+    assert DeviceLocks(folder).take(DEVICES[:1], lambda free: free) == []
+    for _, descriptor in taken:
+        os.close(descriptor)
+
+
+def test_a_link_to_a_private_file_in_a_locks_place_stays_private(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.touch(mode=0o600)
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "GPU-aaaaaaaa.lock").hardlink_to(private)
+    DeviceLocks(tmp_path / "locks").take(DEVICES, lambda free: 0)
+    assert private.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_lock_on_a_file_that_was_just_removed_is_taken_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "locks"
+    lock = fcntl.flock
+
+    def removed_first(descriptor: int, how: int) -> None:
+        lock(descriptor, how)
+        monkeypatch.undo()
+        for file in folder.iterdir():
+            file.unlink()
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    seen: list[object] = []
+
+    def choosing(free: int) -> int:
+        seen.append(DeviceLocks(folder).take(DEVICES, lambda count: count))
+        return 0
+
+    DeviceLocks(folder).take(DEVICES, choosing)
+    assert seen == [None], "two jobs choose at the same time"
 
 
 class FakeNvml(types.ModuleType):

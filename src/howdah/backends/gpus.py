@@ -29,10 +29,15 @@ from howdah.storage import runtime
 LOCK_FOLDER = Path("/tmp/howdah-gpus")  # noqa: S108 - what lies there is never trusted
 """One place for all users of the host, sticky. Its small files stay: a lock on a removed file would
 be worth nothing."""
+_MODE = 0o1644
+"""Of those files, whatever the umask: other users lock them too, and systemd-tmpfiles, which removes
+what is old in ``/tmp``, leaves files that have the sticky bit; a lock alone it may not heed."""
 CHOOSING_S = 0.5
 """Another job that chooses is not waited for any longer: it takes milliseconds."""
 DRIVER = Path("/proc/driver/nvidia/version")
 _EVERYTHING = "all.lock"
+_TRIES = 20
+"""To lock a file that is still in its place afterwards."""
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -170,18 +175,24 @@ class DeviceLocks:
             log.warning(text)
 
     def _lock(self, name: str) -> int | None:
-        try:
-            descriptor = _open(self._folder, name)
-        except OSError as error:
-            descriptor = self._open_own(name, error)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return descriptor
-        except BlockingIOError:
+        for _ in range(_TRIES):
+            try:
+                path, descriptor = self._folder / name, _open(self._folder, name)
+            except OSError as error:
+                path, descriptor = self._open_own(name, error)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                return None
+            # A lock on a file that something has just removed is worth nothing.
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                    return descriptor
             os.close(descriptor)
-            return None
+        return None
 
-    def _open_own(self, name: str, problem: OSError) -> int:
+    def _open_own(self, name: str, problem: OSError) -> tuple[Path, int]:
         """The lock where somebody has made the shared one unusable."""
         try:
             folder = runtime.private_folder(runtime.base()) / "gpus"
@@ -190,7 +201,7 @@ class DeviceLocks:
                 f"{self._folder} can't be used ({problem}): GPUs are locked in {folder}, which jobs "
                 "of other users don't see. Ask an administrator to remove it"
             )
-            return _open(folder, name)
+            return folder / name, _open(folder, name)
         except OSError as error:
             raise GpuError(
                 f"GPUs can't be locked: neither in {self._folder} ({problem}), which must be open to "
@@ -214,9 +225,13 @@ def _open(folder: Path, name: str) -> int:
         descriptor = _open_in(at, name)
     finally:
         os.close(at)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "is no file", f"{folder}/{name}")
+    if status.st_uid == os.getuid() and not status.st_mode & stat.S_ISVTX:
+        # Made by an earlier release. No more than that bit: it may be a link to another file of ours.
+        os.fchmod(descriptor, stat.S_IMODE(status.st_mode) | stat.S_ISVTX)
     return descriptor
 
 
@@ -229,7 +244,7 @@ def _open_in(folder: int, name: str) -> int:
         descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
     except FileExistsError:
         return os.open(name, flags, dir_fd=folder)
-    os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
+    os.fchmod(descriptor, _MODE)
     return descriptor
 
 
