@@ -122,6 +122,17 @@ def test_stages_need_their_devices_one_after_the_other() -> None:
         ),
         (
             RoleResources(gpus=1),
+            MachineCapacity(
+                memory_mb=1,
+                cores=1,
+                gpus=0,
+                all_gpus=0,
+                unusable_gpus="GPU 0 can't be used: GPU is lost",
+            ),
+            "this machine has no GPU (GPU 0 can't be used: GPU is lost)",
+        ),
+        (
+            RoleResources(gpus=1),
             MachineCapacity(memory_mb=1, cores=1, gpu_problem="the package is missing: install it"),
             "1 per container are asked for, but: the package is missing: install it",
         ),

@@ -13,12 +13,14 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends import gpus
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
+from howdah.backends.local import backend as local_backend
 from howdah.backends.local.allocation import gpus_short
 from howdah.backends.local.backend import LocalBackend
 from howdah.backends.local.machine import check
@@ -51,10 +53,14 @@ class GpuHarness(LocalHarness):
         self.locks = DeviceLocks(folder / "locks")
         self.env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
         self.listed = 0
+        self.machine: Sequence[Device] = DEVICES
+        self.driver_problem = ""
 
     def lister(self) -> Sequence[Device]:
         self.listed += 1
-        return DEVICES
+        if self.driver_problem:
+            raise GpuError(self.driver_problem)
+        return self.machine
 
     async def coordinator(self) -> Coordinator:
         backend = LocalBackend(
@@ -66,8 +72,6 @@ class GpuHarness(LocalHarness):
         return coordinator
 
     def launched(self, container_id: str) -> AgentLaunch:
-        import msgspec
-
         file = self.directory.container_path(container_id) / "launch.json"
         return msgspec.json.decode(file.read_bytes(), type=AgentLaunch)
 
@@ -179,6 +183,84 @@ def test_a_request_taken_back_while_it_waits_is_never_granted(tmp_path: Path) ->
             await other.ask(1)  # the same request: it was taken back for good
             await other.grant(2)
             assert [e.request_id for e in other.all(ContainerGranted)] == [2]
+
+    run(test)
+
+
+def test_a_job_that_has_waited_takes_no_device_that_came_into_use_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
+
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            held = harness.locks.take(DEVICES, lambda free: free)
+            assert held is not None
+            await coordinator.ask(1)
+            in_use = msgspec.structs.replace(DEVICES[0], busy=True)
+            harness.machine = [in_use, *DEVICES[1:]]
+            for _, descriptor in held[:2]:
+                os.close(descriptor)
+            await coordinator.granted(1)
+            assert harness.free() == [DEVICES[0].uuid]
+            for _, descriptor in held[2:]:
+                os.close(descriptor)
+
+    run(test)
+
+
+def test_a_device_that_was_lost_meanwhile_is_not_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
+
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path, each=3)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            harness.machine = [Device(uuid="", index="0", problem="GPU is lost"), *DEVICES[1:]]
+            await coordinator.grant(1)
+            assert harness.free() == [DEVICES[0].uuid]
+
+    run(test)
+
+
+def test_devices_are_chosen_by_what_was_known_when_the_driver_fails_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
+
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            harness.driver_problem = "Driver/library version mismatch"
+            await coordinator.grant(1)
+            harness.driver_problem = ""
+
+    run(test)
+
+
+def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            (container,) = await coordinator.grant(1)
+            await harness.launch(coordinator, container, "locks")
+            await harness.pids(container)
+            await harness.crash(coordinator)
+
+            harness.driver_problem = "Driver/library version mismatch"
+            second = await harness.coordinator()
+            assert list(second.held) == [container]
+            await second.ask(2)
+            assert "version mismatch" in (await second.refused(2)).reason
+            await harness.crash(second)
+
+            third = await harness.coordinator()
+            harness.driver_problem = ""
+            await third.grant(2)
 
     run(test)
 
@@ -310,6 +392,15 @@ def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indice
     assert "".join(d.index for d in allowed(DEVICES, visible)) == indices
 
 
+@pytest.mark.parametrize(("visible", "indices"), [(None, "023"), ("0,1,2", "02"), ("1", "")])
+def test_a_device_that_cannot_be_used_is_never_allowed_and_keeps_its_number(
+    visible: str | None, indices: str
+) -> None:
+    lost = Device(uuid="", index="1", problem="GPU is lost")
+    devices = [DEVICES[0], lost, *DEVICES[2:]]
+    assert "".join(d.index for d in allowed(devices, visible)) == indices
+
+
 def test_instances_of_a_partitioned_device_are_named_by_their_uuid() -> None:
     parts = [Device(uuid="MIG-1111", index="0:0"), Device(uuid="MIG-2222", index="0:1")]
     assert allowed(parts, "MIG-2222") == [parts[1]]
@@ -395,7 +486,10 @@ def test_a_lock_on_a_file_that_was_just_removed_is_taken_again(
 
 
 class FakeNvml(types.ModuleType):
-    """As much of nvidia-ml-py as is used: GPU 0 whole and busy, GPU 1 in two parts."""
+    """As much of nvidia-ml-py as is used: GPU 0 whole and busy, GPU 1 in two parts.
+
+    ``failing`` are functions that raise an error, by name and handle.
+    """
 
     NVML_DEVICE_MIG_ENABLE = 1
     NVML_ERROR_LIBRARY_NOT_FOUND = 12
@@ -406,9 +500,10 @@ class FakeNvml(types.ModuleType):
             super().__init__(f"error {value}")
             self.value = value
 
-    def __init__(self, init: int | None = None) -> None:
+    def __init__(self, init: int | None = None, *failing: tuple[str, object]) -> None:
         super().__init__("pynvml")
         self.init = init
+        self.failing = failing
         self.open = 0
 
     def nvmlInit(self) -> None:
@@ -433,7 +528,13 @@ class FakeNvml(types.ModuleType):
         }
         if name not in answers:
             raise AttributeError(name)
-        return answers[name]
+
+        def answer(*arguments: object) -> object:
+            if (name, *arguments) in self.failing:
+                raise self.NVMLError(15)  # GPU is lost
+            return answers[name](*arguments)  # type: ignore[operator]
+
+        return answer
 
     def _mig_mode(self, handle: str) -> list[int]:
         if handle == "gpu0":
@@ -455,6 +556,28 @@ def test_devices_are_listed_through_the_drivers_library(monkeypatch: pytest.Monk
         Device(uuid="UUID-gpu1-part3", index="1:3", name="A name in bytes", memory_mb=80 << 10),
     ]
     assert fake.open == 0
+
+
+@pytest.mark.parametrize("call", [("nvmlDeviceGetHandleByIndex", 0), ("nvmlDeviceGetUUID", "gpu0")])
+def test_one_device_that_is_lost_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch, call: tuple[str, object]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(None, call))
+    lost, *others = nvml_devices()
+    assert (lost.index, lost.problem) == ("0", "error 15")
+    assert [device.index for device in others] == ["1:0", "1:3"]
+    assert allowed([lost, *others], None) == others
+    job = planning.expand(Job(command="true", roles={"w": Role(gpus=3)}))
+    with pytest.raises(BackendError, match=r"has 2 \(GPU 0 can't be used: error 15\)"):
+        check(job, {}, nvml_devices)
+
+
+def test_a_device_without_a_memory_or_a_name_of_its_own_is_a_device(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    silent = [(f"nvmlDeviceGet{what}", "gpu0") for what in ("MemoryInfo", "Name")]
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(None, *silent))
+    assert nvml_devices()[0] == Device(uuid="UUID-gpu0", index="0", busy=True)
 
 
 @pytest.mark.parametrize("code", [9, 12])

@@ -313,5 +313,9 @@ def test_devices_are_locked_and_never_fewer_than_granted(tmp_path: Path) -> None
     with pytest.raises(ValueError, match="only 3"):
         devices.take(4, {}, lambda: some, locks)
     assert devices.take(1, {}, list, locks) == ((), ())
+    lost = Device(uuid="", index="3", problem="GPU is lost")
+    with pytest.raises(ValueError, match=r"only 3: .* \(GPU 3 can't be used: GPU is lost\)"):
+        devices.take(4, {}, lambda: [*some, lost], locks)
+    assert devices.take(1, {}, lambda: [lost], locks) == ((), ())
     for descriptor in (*held, *more):
         os.close(descriptor)

@@ -54,9 +54,13 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     index: str
     """Its number; of a MIG instance ``<GPU>:<instance>``."""
     name: str = ""
+    """Empty where the driver does not say."""
     memory_mb: int = 0
+    """0 where the driver does not say."""
     busy: bool = False
     """Some program uses it now."""
+    problem: str = ""
+    """Why it cannot be used, in the driver's words; its UUID is not known then."""
 
 
 Lister = Callable[[], Sequence[Device]]
@@ -64,7 +68,7 @@ Lister = Callable[[], Sequence[Device]]
 
 
 def nvml_devices() -> list[Device]:
-    """The NVIDIA devices of this machine; none where there is no driver.
+    """The NVIDIA devices of this machine, also those that cannot be used; none where there is no driver.
 
     Raises:
         GpuError: there is a driver, but no library to ask it, or it answers with an error.
@@ -98,21 +102,26 @@ def nvml_devices() -> list[Device]:
 
 
 def allowed(devices: Sequence[Device], visible: str | None) -> list[Device]:
-    """The devices that ``CUDA_VISIBLE_DEVICES=visible`` leaves; all if it is not set.
+    """The usable devices that ``CUDA_VISIBLE_DEVICES=visible`` leaves; all if it is not set.
 
     As CUDA reads it: indices, UUIDs or beginnings of UUIDs; everything from the first entry on that
     names no device is ignored. Indices are in the order of the bus, whatever CUDA_DEVICE_ORDER.
     """
     if visible is None:
-        return list(devices)
+        return [device for device in devices if not device.problem]
     chosen: list[Device] = []
     for word in re.split(r"\s*,\s*", visible.strip()):
         device = _named(devices, word)
         if device is None:
             break
-        if device not in chosen:
+        if device not in chosen and not device.problem:
             chosen.append(device)
     return chosen
+
+
+def unusable(devices: Sequence[Device]) -> str:
+    """Which of the devices cannot be used and why, in words; empty if all can."""
+    return "; ".join(f"GPU {d.index} can't be used: {d.problem}" for d in devices if d.problem)
 
 
 class DeviceLocks:
@@ -264,7 +273,10 @@ def _named(devices: Sequence[Device], word: str) -> Device | None:
 
 # nvidia-ml-py has no types.
 def _devices_of(nvml, number: int) -> list[Device]:
-    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    except nvml.NVMLError as error:
+        return [Device(uuid="", index=str(number), problem=str(error))]
     try:
         partitioned = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
     except nvml.NVMLError:  # a model that has no such mode
@@ -282,16 +294,19 @@ def _devices_of(nvml, number: int) -> list[Device]:
 
 
 def _device(nvml, handle, index: str) -> Device:
-    busy = False
+    try:
+        uuid = _text(nvml.nvmlDeviceGetUUID(handle))
+    except nvml.NVMLError as error:  # it has fallen off the bus
+        return Device(uuid="", index=index, problem=str(error))
+    busy, name, memory_mb = False, "", 0
+    # Each by itself: the GB10 has no memory of its own, and answers so.
     with contextlib.suppress(nvml.NVMLError):
         busy = bool(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
-    return Device(
-        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
-        index=index,
-        name=_text(nvml.nvmlDeviceGetName(handle)),
-        memory_mb=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
-        busy=busy,
-    )
+    with contextlib.suppress(nvml.NVMLError):
+        name = _text(nvml.nvmlDeviceGetName(handle))
+    with contextlib.suppress(nvml.NVMLError):
+        memory_mb = nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20
+    return Device(uuid=uuid, index=index, name=name, memory_mb=memory_mb, busy=busy)
 
 
 def _text(value: str | bytes) -> str:

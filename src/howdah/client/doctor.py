@@ -266,11 +266,19 @@ def _gpus() -> Iterator[DoctorFinding]:
         return
     visible = allowed(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if not visible:
-        hidden = f"; CUDA_VISIBLE_DEVICES hides {len(devices)}" if devices else ""
+        usable = len(allowed(devices, None))
+        hidden = f"; CUDA_VISIBLE_DEVICES hides {usable}" if usable else ""
         yield fine("GPUs", f"none{hidden}")
     for device in visible:
         use = ", in use by some program" if device.busy else ""
-        yield fine("GPUs", f"{device.name}, {device.memory_mb >> 10} GiB, {device.uuid}{use}")
+        memory = f", {device.memory_mb >> 10} GiB" if device.memory_mb else ""
+        name = device.name or f"GPU {device.index}"
+        yield fine("GPUs", f"{name}{memory}, {device.uuid}{use}")
+    for device in devices:
+        if device.problem:
+            yield warning(
+                f"GPU {device.index}", f"can't be used: {device.problem}", "see nvidia-smi"
+            )
 
 
 def _packages() -> Iterator[DoctorFinding]:

@@ -183,7 +183,7 @@ class _Machine:
         spec = {"ps": ["h0:1"], "worker": ["h0:2", "h0:3", "h1:2"]}
         ctx = TFSparkNode.TFNodeContext(job_name=job_name, task_index=index, cluster_spec=spec)
         with pytest.MonkeyPatch.context() as patch:
-            found = [SimpleNamespace(uuid=f"GPU-{d}", index=d, busy=False) for d in self.devices]
+            found = [gpu_info.gpus.Device(uuid=f"GPU-{d}", index=d) for d in self.devices]
             patch.setattr(gpu_info.gpus, "nvml_devices", lambda: found)
             patch.setattr(gpu_info, "RETRY_S", 0.0)
             patch.setattr(gpu_info, "_spark_addresses", lambda: self.given)

@@ -67,6 +67,19 @@ def test_gpus_are_named_and_hidden_ones_counted(monkeypatch: pytest.MonkeyPatch)
     assert examine()["GPUs"].text == "none; CUDA_VISIBLE_DEVICES hides 1"
 
 
+def test_a_gpu_that_cannot_be_used_is_a_warning_and_hides_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sound = Device(uuid="GPU-1", index="1", name="NVIDIA GB10")
+    lost = Device(uuid="", index="0", problem="GPU is lost")
+    monkeypatch.setattr(doctor, "nvml_devices", lambda: [lost, sound])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = examine()
+    assert found["GPUs"].text == "NVIDIA GB10, GPU-1"
+    assert found["GPU 0"].health is Health.WARNING
+    assert found["GPU 0"].text == "can't be used: GPU is lost"
+
+
 def test_a_driver_that_cannot_be_asked_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses() -> list[Device]:
         raise GpuError("install it with `pip install 'howdah[gpu]'`")

@@ -23,6 +23,9 @@ class MachineCapacity(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     """Those the submitter's ``CUDA_VISIBLE_DEVICES`` leaves."""
     all_gpus: int = 0
+    """Those that can be used."""
+    unusable_gpus: str = ""
+    """Which others there are, and why they cannot be used."""
     gpu_problem: str = ""
     """Why its GPUs are not known."""
 
@@ -164,7 +167,9 @@ def _no_gpus(wanted: int, machine: MachineCapacity) -> str:
 
 def _have(machine: MachineCapacity) -> str:
     if machine.all_gpus == 0:
-        return "this machine has no GPU"
-    if machine.gpus < machine.all_gpus:
-        return f"CUDA_VISIBLE_DEVICES leaves {machine.gpus} of this machine's {machine.all_gpus}"
-    return f"this machine has {machine.gpus}"
+        have = "this machine has no GPU"
+    elif machine.gpus < machine.all_gpus:
+        have = f"CUDA_VISIBLE_DEVICES leaves {machine.gpus} of this machine's {machine.all_gpus}"
+    else:
+        have = f"this machine has {machine.gpus}"
+    return f"{have} ({machine.unusable_gpus})" if machine.unusable_gpus else have

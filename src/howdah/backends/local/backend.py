@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import random
 import socket
@@ -20,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import Backend, PageReaders, Places, RoleResources
+from howdah.backends.base import Backend, BackendError, PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import container_paths
 from howdah.backends.local.allocation import choose, gpus_short, minimums
@@ -37,6 +38,7 @@ from howdah.backends.local.messages import (
     Launched,
     Release,
 )
+from howdah.backends.local.node.agents import PROCESS
 from howdah.backends.local.submit import NodeOptions
 from howdah.core.messages import (
     ContainerEnded,
@@ -60,6 +62,8 @@ RELEASE_GRACE_S = 2.0
 """For an agent to end by itself. Its task was given its own grace before."""
 RETRY_S = (0.3, 0.7)
 """Between two looks for free GPUs, at random between these."""
+FRESH_S = 5.0
+"""What is known of the machine's GPUs for longer is asked for anew before some of them are chosen."""
 
 
 class LocalContainer:
@@ -111,6 +115,11 @@ class LocalBackend(Backend):
         self._roles: Mapping[str, RoleResources] = {}
         self._minimum: Mapping[str, int] = {}
         self._devices: Sequence[Device] = ()
+        self._listed = -math.inf
+        """When they were listed, by the loop's clock."""
+        self._listing: asyncio.Task[None] | None = None
+        self._impossible = ""
+        """Why this machine can't run the job any more, whose containers of an earlier coordinator go on."""
         self._pending: dict[int, ContainerRequest] = {}
         self._known: set[int] = set()
         """Requests that were granted or refused."""
@@ -142,7 +151,16 @@ class LocalBackend(Backend):
             asyncio.to_thread(look, with_gpus, self._lister, self._visible),
             asyncio.to_thread(self._lay_out),
         )
-        refuse_impossible(roles, plan, machine)
+        self._listed = asyncio.get_running_loop().time()
+        try:
+            refuse_impossible(roles, plan, machine)
+        except BackendError as error:
+            if not any(self._directory.containers.glob(f"*/{PROCESS}")):
+                raise
+            log.warning("%s\nIts containers go on, and it gets no other GPUs", error)
+            self._impossible = str(error)
+        if machine.unusable_gpus:
+            log.warning("%s", machine.unusable_gpus)
         for name, role in roles.items():
             if role.cores is not None and role.cores > machine.cores:
                 log.warning(
@@ -220,6 +238,8 @@ class LocalBackend(Backend):
     async def disconnect(self) -> None:
         """Let go without an end: another coordinator takes over."""
         self._closed = True
+        if self._listing is not None:
+            self._listing.cancel()
         if self._retry is not None:
             self._retry.cancel()
         for container in self._containers.values():
@@ -228,22 +248,38 @@ class LocalBackend(Backend):
 
     # -- granting ------------------------------------------------------------------------------
 
-    def _grant(self) -> None:
-        """Grant what can be granted now; look again later for the rest."""
+    def _grant(self, *, listed: bool = False) -> None:
+        """Grant what can be granted now; look again later for the rest.
+
+        ``listed``: the machine's devices have just been listed.
+        """
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if not self._pending or self._closed:
+        if not self._pending or self._closed or self._listing is not None:
             return
         gpus = {name: role.gpus for name, role in self._roles.items()}
         pending = list(self._pending.values())
         chosen: list[ContainerRequest] = []
+        known = listed or asyncio.get_running_loop().time() - self._listed < FRESH_S
+        if self._impossible and (wanting := [r for r in pending if gpus[r.role]]):
+            if listed:
+                self._refuse(wanting, self._impossible)
+                self._grant()
+            else:
+                self._list_again()
+            return
 
         def decide(free: int) -> int:
             self._free = free
             held = Counter(c.role for c in self._containers.values())
             chosen[:] = choose(pending, gpus, held, self._minimum, free)
-            return sum(gpus[request.role] for request in chosen)
+            count = sum(gpus[request.role] for request in chosen)
+            if 0 < count < free and not known:
+                self._list_again()
+                chosen.clear()
+                return 0
+            return count
 
         taken: list[tuple[Device, int]] | None = []
         if any(gpus[request.role] for request in pending):
@@ -261,8 +297,30 @@ class LocalBackend(Backend):
             count = gpus[request.role]
             self._give(request, taken[:count])
             del taken[:count]
-        if self._pending:
+        if self._pending and self._listing is None:
             self._look_again(self._chance.uniform(*RETRY_S))
+
+    def _list_again(self) -> None:
+        """Grant with what the driver says then: which devices are in use, and which can't be used."""
+        self._listing = asyncio.create_task(self._list(), name="list GPUs")
+
+    async def _list(self) -> None:
+        try:
+            machine, devices = await asyncio.to_thread(look, True, self._lister, self._visible)
+            if machine.gpu_problem:
+                log.warning("GPUs are chosen by what was known before: %s", machine.gpu_problem)
+            else:
+                self._devices = devices
+            if self._impossible:
+                try:
+                    refuse_impossible(self._roles, self._plan(), machine)
+                    self._impossible = ""
+                except BackendError as error:
+                    self._impossible = str(error)
+        finally:
+            self._listing = None
+            self._listed = asyncio.get_running_loop().time()
+            self._grant(listed=True)
 
     def _look_again(self, delay_s: float) -> None:
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._grant)

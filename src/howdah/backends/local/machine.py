@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from howdah.backends.base import BackendError, RoleResources, role_resources
-from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices, unusable
 from howdah.backends.interpreter import missing
 from howdah.backends.local.allocation import MachineCapacity, impossible, overcommitted
 from howdah.core.plan import Plan
@@ -34,7 +34,8 @@ def look(
         memory_mb=_memory_mb(),
         cores=os.cpu_count() or 1,
         gpus=len(devices),
-        all_gpus=len(every),
+        all_gpus=len(allowed(every, None)),
+        unusable_gpus=unusable(every),
         gpu_problem=problem,
     )
     return machine, devices

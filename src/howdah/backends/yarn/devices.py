@@ -12,7 +12,15 @@ import sys
 import time
 from collections.abc import Mapping
 
-from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.gpus import (
+    Device,
+    DeviceLocks,
+    GpuError,
+    Lister,
+    allowed,
+    nvml_devices,
+    unusable,
+)
 
 WAIT_S = 60.0
 """For devices of a container that is just ending: YARN gives its place away before its processes
@@ -36,16 +44,20 @@ def take(
         ValueError: the node has fewer devices than YARN gave.
     """
     try:
-        devices = allowed(lister(), env.get("CUDA_VISIBLE_DEVICES"))
+        every = lister()
     except GpuError as error:
         print(f"GPUs are not chosen: {error}", file=sys.stderr)  # noqa: T201
         return (), ()
+    devices = allowed(every, env.get("CUDA_VISIBLE_DEVICES"))
+    problem = unusable(every)
     if not devices:
+        if problem:
+            print(f"GPUs are not chosen: {problem}", file=sys.stderr)  # noqa: T201
         return (), ()
     if len(devices) < wanted:
         raise ValueError(
             f"YARN gave {wanted} GPUs, but this container sees only {len(devices)}:"
-            f" {', '.join(device.uuid for device in devices)}"
+            f" {', '.join(device.uuid for device in devices)}{problem and f' ({problem})'}"
         )
     return _lock(wanted, devices, locks or DeviceLocks(), wait_s)
 

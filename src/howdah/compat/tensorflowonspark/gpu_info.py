@@ -22,7 +22,7 @@ AS_LIST = "list"
 def is_gpu_available() -> bool:
     """Whether this machine has a GPU that can be asked about."""
     try:
-        return bool(gpus.nvml_devices())
+        return bool(_devices())
     except gpus.GpuError:
         return False
 
@@ -41,12 +41,12 @@ def get_gpus(num_gpu: int = 1, worker_index: int = -1, format: str = AS_STRING) 
     """
     if format not in (AS_STRING, AS_LIST):
         raise ValueError(f"format is {format!r}; it can be {AS_STRING!r} or {AS_LIST!r}")
-    devices = gpus.nvml_devices()
+    devices = _devices()
     for _ in range(MAX_RETRIES):
         if sum(not device.busy for device in devices) >= num_gpu:
             break
         time.sleep(RETRY_S)
-        devices = gpus.nvml_devices()
+        devices = _devices()
     free = [_name(device) for device in devices if not device.busy]
     if len(free) < num_gpu:
         busy = [_name(device) for device in devices if device.busy]
@@ -105,6 +105,10 @@ def choose(
             "or give Spark's tasks more: spark.task.resource.gpu.amount"
         )
     return chosen
+
+
+def _devices() -> list[gpus.Device]:
+    return gpus.allowed(gpus.nvml_devices(), None)
 
 
 def _name(device: gpus.Device) -> str:
