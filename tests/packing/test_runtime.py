@@ -305,6 +305,31 @@ def test_a_plug_in_that_is_a_development_install_comes_along(plugin: Path, tmp_p
     assert [shipped("old"), shipped("new")] == ["old", "new"]
 
 
+def test_a_plug_in_that_is_installed_for_the_user_after_a_first_job_comes_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``pip install --user``. The folder may also not be there before."""
+    site = tmp_path / "user"
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.setattr("site.getusersitepackages", lambda: str(site))
+
+    def shipped() -> list[str]:
+        archive = runtimes.base(tmp_path / "cache")
+        assert runtimes.base(tmp_path / "cache") == archive
+        return [row.name for row in archive.rows if row.name.startswith("toy")]
+
+    assert shipped() == []
+    for version in ("1", "2"):
+        shutil.rmtree(site, ignore_errors=True)
+        info = site / f"toy-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: toy\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text("[howdah.frameworks]\ntoy = toy:NAME\n")
+        names = ("METADATA", "entry_points.txt", "RECORD")
+        (info / "RECORD").write_text("".join(f"{info.name}/{name},,\n" for name in names))
+        assert shipped() == [f"toy {version}"]
+
+
 def test_a_plug_in_that_is_found_by_an_import_hook_is_refused(plugin: Path, tmp_path: Path) -> None:
     (plugin / "__editable___toy_1_finder.py").write_text("MAPPING = {}\n")
     with pytest.raises(PackingError, match="install toy without -e"):

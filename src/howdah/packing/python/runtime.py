@@ -225,8 +225,10 @@ def _installed(python: Path) -> list[tuple[object, ...]]:
     of packages get another time of change then."""
     import sysconfig
 
-    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    return [*_python_stamp(), *((folder, _mtime(folder)) for folder in sorted(folders))]
+    named = {*site.getsitepackages(), site.getusersitepackages()}.intersection(sys.path)
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *named}
+    there = [folder for folder in sorted(folders) if Path(folder).is_dir()]
+    return [*_python_stamp(), *((folder, _mtime(folder)) for folder in there)]
 
 
 def _developed(further: Sequence[str]) -> list[object]:
