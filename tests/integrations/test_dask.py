@@ -89,3 +89,49 @@ def test_a_lost_worker_is_forgotten_when_its_job_ends_however_long_that_takes() 
         assert not later
 
     asyncio.run(test())
+
+
+class WorkersJob:
+    """Stands in for a worker's job that has ended or never does."""
+
+    job_id = "dask-0"
+
+    def __init__(self, outcome: str | None) -> None:
+        self.outcome = outcome
+
+    def ended(self) -> str | None:
+        return self.outcome
+
+    async def stop(self, reason: str) -> None:
+        self.outcome = "stopped"
+
+
+def test_workers_that_never_came_up_are_started_anew_by_the_next_scale(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import dask
+
+    from howdah.integrations.dask import HowdahCluster, aio
+
+    jobs: list[WorkersJob | None] = []
+
+    async def submit(job: object, backend: str) -> WorkersJob:
+        jobs.append(None if not jobs else WorkersJob("failed" if len(jobs) < 3 else None))
+        if jobs[-1] is None:
+            raise OSError("no ResourceManager answers")
+        return jobs[-1]
+
+    monkeypatch.setattr(aio, "submit", submit)
+
+    async def test() -> None:
+        async with HowdahCluster(asynchronous=True, backend="local") as cluster:
+            cluster.scale(3)
+            while len(jobs) < 3:
+                await asyncio.sleep(0.01)
+            while len(jobs) < 6 or set(cluster.workers) != {0, 1, 2}:
+                cluster.scale(3)
+                await asyncio.sleep(0.01)
+        assert [job.outcome for job in jobs[3:] if job] == ["stopped"] * 3
+
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}):
+        asyncio.run(asyncio.wait_for(test(), 60))

@@ -66,7 +66,11 @@ class HowdahWorker(ProcessInterface):
         self._handle: Any = None
 
     async def start(self) -> None:
-        self._handle = await aio.submit(self._job, backend=self._backend)
+        try:
+            self._handle = await aio.submit(self._job, backend=self._backend)
+        except BaseException:
+            self.status = Status.failed
+            raise
         await super().start()
 
     def ended(self) -> bool:
@@ -133,6 +137,19 @@ class HowdahCluster(SpecCluster):
         if n_workers:
             self.scale(n_workers)
 
+    async def _correct_state_internal(self) -> None:
+        """As `SpecCluster` has it, which keeps workers that could not be started, and those that end
+        before its scheduler knows them: the next `scale` would make no others."""
+        before = dict(self.workers)
+        try:
+            await super()._correct_state_internal()
+        finally:
+            for name, worker in list(self.workers.items()):
+                if worker.status == Status.failed:
+                    del self.workers[name]
+                elif before.get(name) is not worker:
+                    self._watch(name)
+
     def _update_worker_status(self, op: str, msg: Any) -> None:
         """As `SpecCluster` has it, which closes a worker that is lost for some time: here the job of one
         that still runs starts it again."""
@@ -141,16 +158,20 @@ class HowdahCluster(SpecCluster):
             return
         name = self.scheduler_info["workers"][msg]["name"]
         Cluster._update_worker_status(self, op, msg)
+        self._watch(name)
 
+    def _watch(self, name: str | int) -> None:
+        """Until the scheduler knows the worker, look whether its job has ended, and forget it then."""
+        worker = self.workers.get(name)
         delay = parse_timedelta(dask_setting("distributed.deploy.lost-worker-timeout"))
         loop = asyncio.get_running_loop()
 
         async def forget() -> None:
-            worker = self.workers.get(name)
-            back = any(each["name"] == name for each in self.scheduler_info["workers"].values())
+            known = any(each["name"] == name for each in self.scheduler_info["workers"].values())
             if (
                 not isinstance(worker, HowdahWorker)
-                or back
+                or self.workers.get(name) is not worker
+                or known
                 or self.status in (Status.closing, Status.closed)
             ):
                 return
@@ -163,6 +184,7 @@ class HowdahCluster(SpecCluster):
                 loop.call_later(delay, look)
             elif self.workers.get(name) is worker:
                 del self.workers[name]  # the next `scale` makes another
+                worker.status = Status.failed
 
         def look() -> None:
             task = loop.create_task(forget())
