@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from howdah.compat.tony.conversion import About
@@ -487,6 +489,70 @@ def test_slips_of_the_keyboard_are_told_with_what_was_meant() -> None:
         "tony.application.name?",
         "tony.xml: fs.defaultFS: this is no key of TonY, so it is left out",
     ]
+
+
+def told(values: dict[str, str], **given: Any) -> list[str]:
+    return [text for _, text in notes(values, executes="x", **given)]
+
+
+def test_each_key_of_tensorboard_has_an_effect_or_is_told() -> None:
+    keys = {
+        "tony.application.tensorboard-log-dir": "/logs",
+        "tony.tensorboard.instances": "2",
+        "tony.tensorboard.resources": "a.txt",
+        "tony.tensorboard.node-label": "cpu",
+        "tony.tensorboard.placement-spec": "NOTIN,NODE,worker",
+        "tony.docker.enabled": "true",
+        "tony.docker.tensorboard.image": "board:1",
+    }
+    table = told({**TWO, **keys})
+    own = {**TWO, **keys, "tony.tensorboard.command": "tensorboard --logdir $TB_LOG_DIR"}
+    role = document(own, executes="x")["roles"]["tensorboard"]
+    assert (role["files"], role["label"], role["image"]) == (["a.txt"], "cpu", "board:1")
+    assert [text.partition(": it has no effect: ")[0] for text in told(own)] == [
+        "tony.xml: tony.tensorboard.instances",
+        "tony.xml: tony.tensorboard.placement-spec",
+    ]
+    assert [text.partition(": it has no effect: ")[0] for text in table] == [
+        "tony.xml: tony.tensorboard.instances",
+        "tony.xml: tony.tensorboard.resources",
+        "tony.xml: tony.tensorboard.node-label",
+        "tony.xml: tony.tensorboard.placement-spec",
+        "tony.xml: tony.docker.tensorboard.image",
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "tony.application.untracked.jobtypes",
+        "tony.application.sidecar.jobtypes",
+        "tony.application.stop-on-failure-jobtypes",
+        "tony.application.prepare-stage",
+        "tony.application.training-stage",
+    ],
+)
+def test_a_listed_type_that_the_job_has_not_is_told(key: str) -> None:
+    wanted = f"tony.xml: {key}: the job has no wroker (tony.wroker.instances); did you mean worker?"
+    assert told({**TWO, key: "wroker"}) == [wanted]
+    assert told({**TWO, key: "worker"}) == []
+
+
+def test_a_group_names_only_types_of_the_job() -> None:
+    keys = {
+        "tony.application.group.g": "ps,wroker",
+        "tony.application.dependency.worker.timeout.after.g": "60",
+        "tony.ps.instances": "1",
+    }
+    assert len(told({**TWO, **keys})) == 1
+
+
+def test_of_two_keys_that_mean_the_same_the_one_that_loses_is_told() -> None:
+    older = "tony.task.executor.registry-timeout-sec"
+    newer = "tony.container.registration.timeout"
+    assert told({**TWO, older: "60", newer: "60000"}) == []
+    (text,) = told({**TWO, older: "60", newer: "90000"})
+    assert text == f"tony.xml: {older}: it has no effect: {newer} says otherwise, and wins"
 
 
 def test_options_that_nothing_needs_are_told() -> None:

@@ -106,3 +106,14 @@ def test_a_file_that_is_no_configuration_is_named(tmp_path: Path) -> None:
     file.write_text("<configuration><property>")
     with pytest.raises(JobFileError, match="not well-formed"):
         read(file, (), {})
+
+
+def test_values_that_refer_to_each_other_in_a_circle_are_problems_of_the_file(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "tony.xml"
+    file.write_text(xml({"tony.a": "${tony.b}", "tony.b": "${tony.a}"}))
+    with pytest.raises(JobFileError) as error:
+        read(file, [], {})
+    assert [problem.key for problem in error.value.problems] == ["tony.a", "tony.b"]
+    assert "in a circle?" in str(error.value)

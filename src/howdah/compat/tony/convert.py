@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
 from typing import Any
 
 from howdah.compat.tony import roles as role_parts
@@ -50,7 +51,7 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
         # Everybody may look at a job of TonY's and its logs (ApplicationMaster.ContainerLauncher).
         "acl": {"view": ["*"]},
     }
-    _put_plain(work, types)
+    _put_plain(work, (None, *types))
     _command(work, single=not types)
     _source(work)
     _environment(work)
@@ -64,8 +65,9 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
     return Conversion(document=_ordered(_escaped(work.document)), notes=tuple(work.notes))
 
 
-def _put_plain(work: ConversionBuilder, types: dict[str, int]) -> None:
-    """All keys that are a key of the job file as they are."""
+def _put_plain(work: ConversionBuilder, names: Collection[str | None]) -> None:
+    """The keys that are a key of the job file as they are: of these task types, and of none (None)."""
+    before: dict[str, tuple[str, Any]] = {}
     for row in ROWS:
         if row.read is None:
             continue
@@ -74,10 +76,14 @@ def _put_plain(work: ConversionBuilder, types: dict[str, int]) -> None:
             if found is None or found[0] is not row:
                 continue
             name = found[1].get("type")
-            if name is not None and name not in types:
+            if name not in names or not (value := work.value(key, row.read)):
                 continue
-            if (value := work.value(key, row.read)) != 0:
-                work.put(row.to.replace("<type>", name or ""), value)
+            place = row.to.replace("<type>", name or "")
+            work.put(place, value)
+            other, said = before.get(place, (key, value))
+            if said != value:
+                work.note(About.CHANGED, other, f"it has no effect: {key} says otherwise, and wins")
+            before[place] = (key, value)
 
 
 def _name(work: ConversionBuilder) -> str:
@@ -206,19 +212,17 @@ def _tensorboard(work: ConversionBuilder, types: dict[str, int]) -> None:
     if folder is None:
         return
     own = work.value("tony.tensorboard.command", values.text)
-    memory = work.value("tony.tensorboard.memory", values.memory)
     if own is None:
+        memory = work.value("tony.tensorboard.memory", values.memory)
         work.put("tensorboard", {"folder": folder, **({"memory": memory} if memory else {})})
-        for key in ("tony.tensorboard.vcores", "tony.tensorboard.gpus"):
-            if key in work.settings:
-                work.note(About.NOT_NEEDED, key, "TensorBoard gets one core and no GPU")
+        text = "TensorBoard gets one core and no GPU; with tony.tensorboard.command it is a role"
+        role_parts.say_what_has_no_board(work, ["memory"], text)
         return
-    role: Table = {"command": own, "memory": memory or "2g", "tracking": "sidecar"}
-    for key, name in (("vcores", "cores"), ("gpus", "gpus")):
-        if amount := work.value(f"tony.tensorboard.{key}", values.count):
-            role[name] = amount
-    role["env"] = {"TB_LOG_DIR": folder}
+    role: Table = {"command": own, "memory": "2g", "tracking": "sidecar"}
     work.put("roles.tensorboard", role)
+    _put_plain(work, [role_parts.BOARD])
+    role_parts.put_board(work)
+    role.setdefault("env", {})["TB_LOG_DIR"] = folder
 
 
 def _say_what_is_not_needed(work: ConversionBuilder) -> None:

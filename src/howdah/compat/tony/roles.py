@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from howdah.compat.tony import placement, values
@@ -16,6 +16,7 @@ from howdah.spec.values import Table
 
 MEMORY = "2g"
 CORES = 1
+BOARD = "tensorboard"
 _TYPE = re.compile(r"tony\.([A-Za-z][A-Za-z0-9_-]*)\.instances")
 
 
@@ -28,8 +29,8 @@ def types(work: ConversionBuilder) -> dict[str, int]:
             number = work.value(key, values.count)
             if number:
                 found[match[1]] = number
-    if found and "tensorboard" in found and _has_board(work):
-        del found["tensorboard"]
+    if found and BOARD in found and _has_board(work):
+        del found[BOARD]
     return found
 
 
@@ -53,7 +54,7 @@ def put(work: ConversionBuilder, found: dict[str, int], alone: str) -> None:
     else:
         _single(work, alone)
     _docker(work, [*found] or [alone])
-    _labels(work, [*found] or [alone], master=bool(found))
+    _labels(work, [*found] or [alone])
     _say_what_has_no_role(work, found)
 
 
@@ -102,16 +103,46 @@ def _master(work: ConversionBuilder) -> None:
         work.note(About.NOT_NEEDED, "tony.am.command", "not needed: nothing is run first")
 
 
-def _listed(work: ConversionBuilder, key: str, default: str) -> list[str]:
-    found = work.value(key, values.words)
-    return values.words(default) if found is None else found
+def put_board(work: ConversionBuilder) -> None:
+    """What the role TensorBoard gets that is no key as it is."""
+    if found := files(work, f"tony.{BOARD}.resources"):
+        _table(work, BOARD)["files"] = found
+    _docker(work, [BOARD])
+    _labels(work, [BOARD])
+    taken = ["memory", "vcores", "gpus", "resources", "node-label", "timeout", "image"]
+    say_what_has_no_board(work, taken, "TensorBoard is one task beside the job, on any node")
+
+
+def say_what_has_no_board(work: ConversionBuilder, taken: Collection[str], why: str) -> None:
+    """Keys of the type tensorboard that have no effect."""
+    for key, name in _of_types(work):
+        what = key.rpartition(".")[2]
+        if name != BOARD or what in ("command", *taken):
+            continue
+        if what != "instances" or work.value(key, values.count) != 1:
+            work.note(About.CHANGED, key, f"it has no effect: {why}")
+
+
+def _listed(
+    work: ConversionBuilder, key: str, default: str, found: Collection[str] = ()
+) -> list[str]:
+    """The task types that a key lists. Those that the job has not are told, where it is the job's own key."""
+    names = work.value(key, values.words)
+    if names is None:
+        return values.words(default)
+    for name in names if work.settings[key].source is not SettingSource.SITE else ():
+        if name not in found and name != BOARD:
+            near = closest(name, found)
+            hint = f"; did you mean {near}?" if near is not None else ""
+            work.note(About.CHANGED, key, f"the job has no {name} (tony.{name}.instances){hint}")
+    return names
 
 
 def _meaning(work: ConversionBuilder, found: dict[str, int]) -> None:
     """What the end of a role's tasks means."""
-    untracked = _listed(work, "tony.application.untracked.jobtypes", "ps")
-    sidecars = _listed(work, "tony.application.sidecar.jobtypes", "tensorboard")
-    stopping = _listed(work, "tony.application.stop-on-failure-jobtypes", "ps")
+    untracked = _listed(work, "tony.application.untracked.jobtypes", "ps", found)
+    sidecars = _listed(work, "tony.application.sidecar.jobtypes", "tensorboard", found)
+    stopping = _listed(work, "tony.application.stop-on-failure-jobtypes", "ps", found)
     if work.document["framework"] == "horovod":
         untracked = [*untracked, "driver"]
     apart = {*untracked, *sidecars}
@@ -144,8 +175,8 @@ _OTHERWISE_UNTRACKED = ("ps", "evaluator", "server", "scheduler")
 
 
 def _stages(work: ConversionBuilder, found: dict[str, int]) -> None:
-    first = _listed(work, "tony.application.prepare-stage", "")
-    second = _listed(work, "tony.application.training-stage", "")
+    first = _listed(work, "tony.application.prepare-stage", "", found)
+    second = _listed(work, "tony.application.training-stage", "", found)
     for name in first:
         if name in second:
             message = f"{name} is in the prepare stage and in the training stage"
@@ -160,7 +191,7 @@ def _lingering(work: ConversionBuilder, found: dict[str, int]) -> None:
         if match is None or match[0].to != "roles.<type>.linger.limit":
             continue
         name, group = match[1]["type"], match[1]["group"]
-        members = _listed(work, f"tony.application.group.{group}", "")
+        members = _listed(work, f"tony.application.group.{group}", "", found)
         limit = work.value(key, values.in_seconds)
         others = [member for member in members if member in found and member != name]
         if name not in found or not others or limit is None:
@@ -223,7 +254,7 @@ def _mount(text: str) -> str:
     return text if text.count(":") > 1 else f"{text}:ro"
 
 
-def _labels(work: ConversionBuilder, names: Iterable[str], *, master: bool) -> None:
+def _labels(work: ConversionBuilder, names: Iterable[str]) -> None:
     common = work.value("tony.application.node-label", values.text)
     if common is None:
         return
@@ -235,21 +266,26 @@ def _labels(work: ConversionBuilder, names: Iterable[str], *, master: bool) -> N
 def _say_what_has_no_role(work: ConversionBuilder, found: dict[str, int]) -> None:
     """Keys of task types the job has not: mostly a missing ``instances``."""
 
-    for key in work.settings:
-        match = row_of(key)
-        name = match[1].get("type") if match is not None else None
-        if name is None or name in found or key == f"tony.{name}.instances":
+    for key, name in _of_types(work):
+        if name in found or key == f"tony.{name}.instances":
             continue
-        if name == "tensorboard" and _has_board(work):
+        if name == BOARD and _has_board(work):
             continue
         if key.startswith("tony.docker.") and name == "am":
-            continue
-        if work.settings[key].source is SettingSource.SITE:
             continue
         text = f"it has no effect: the job has no {name} (tony.{name}.instances)"
         near = closest(name, found)
         hint = f"; did you mean {key.replace(name, near, 1)}?" if near is not None else ""
         work.note(About.CHANGED, key, text + hint)
+
+
+def _of_types(work: ConversionBuilder) -> Iterator[tuple[str, str]]:
+    """The job's own keys of task types, with the type."""
+    for key in work.settings:
+        match = row_of(key)
+        name = match[1].get("type") if match is not None else None
+        if name is not None and work.settings[key].source is not SettingSource.SITE:
+            yield key, name
 
 
 def files(work: ConversionBuilder, key: str) -> list[str]:

@@ -84,10 +84,10 @@ def read(
             before = found.get(item.name)
             if before is None or not before.final or before.source == item.source:
                 found[item.name] = item
-    resolved = Configuration({name: item.value for name, item in found.items()}, env)
+    resolved = _resolved(found, env)
     values = {
         name: Setting(
-            resolved.get(name),
+            resolved[name],
             SettingSource.SITE
             if site is not None and item.source == str(site)
             else SettingSource.FILE,
@@ -103,6 +103,23 @@ def read(
             text = f"{before.text},{text}"
         values[key] = Setting(text, SettingSource.COMMAND_LINE, "--conf")
     return Settings(values)
+
+
+def _resolved(found: Mapping[str, Property], env: Mapping[str, str]) -> dict[str, str]:
+    """The values with what they refer to in place."""
+    raw = Configuration({name: item.value for name, item in found.items()}, env)
+    values: dict[str, str] = {}
+    problems: list[JobFileProblem] = []
+    for name, item in found.items():
+        try:
+            values[name] = raw.get(name)
+        except ConfigurationError as error:
+            problems.append(
+                JobFileProblem(file=item.source, key=name, value=item.value, message=str(error))
+            )
+    if problems:
+        raise JobFileError(problems)
+    return values
 
 
 def _site_file(env: Mapping[str, str]) -> Path | None:
