@@ -8,6 +8,7 @@ import os
 import socket
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,3 +95,19 @@ def test_datagrams_arrive_and_the_last_ones_are_taken_at_the_end(tmp_path: Path)
     got = asyncio.run(scenario())
     assert [report.step for report in got] == [1, 2]
     assert not path.exists()
+
+
+def test_all_that_waits_is_taken_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("howdah.agent.monitoring.reports._BATCH", 2)  # hosts queue 10 or 512
+    path = runtime.private_folder(runtime.base()) / f"test-{os.getpid()}"
+
+    async def scenario() -> list[Report]:
+        got: list[Report] = []
+        receiver = ReportSocket(path, got.append)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            for step in range(7):
+                sender.sendto(json.dumps({"step": step}).encode(), str(path))
+        receiver.close()
+        return got
+
+    assert [report.step for report in asyncio.run(scenario())] == list(range(7))

@@ -134,7 +134,8 @@ class ReportSocket:
         if self._paused is not None:
             self._paused.cancel()
         self._loop.remove_reader(self._socket)
-        self._take()
+        while self._take() == _BATCH:
+            pass
         self._socket.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
