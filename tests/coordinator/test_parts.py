@@ -108,6 +108,32 @@ def test_metrics_of_a_large_job_are_thinned_and_lose_no_reported_name() -> None:
     assert [sample.time for sample in metrics.since(TASK, 1080.0)] == [1090.0]
 
 
+def test_the_last_values_of_a_program_are_kept_when_they_come_soon_after_others() -> None:
+    metrics, other = Metrics(200), Task("worker", 1)  # one sample in two seconds of each task
+    metrics.take(TASK, 1, Sample(time=100.0, rss_mb=1.0))
+    metrics.take(TASK, 1, Sample(time=100.6, rss_mb=1.0, values={"loss": 0.5}))
+    metrics.take(TASK, 1, Sample(time=101.0, values={"accuracy": 0.97}))
+    assert len(metrics.unstored()) == 1, "there are not more samples than the job may keep"
+    metrics.take(other, 1, Sample(time=102.0, rss_mb=1.0))
+    last = Sample(time=101.0, values={"loss": 0.5, "accuracy": 0.97})
+    assert TaskSample(task=TASK, attempt=1, sample=last) in metrics.unstored()
+    assert metrics.since(TASK, 100.0) == [last]
+
+
+def test_the_last_values_of_an_attempt_are_not_the_next_ones() -> None:
+    metrics = Metrics(200)
+    metrics.take(TASK, 1, Sample(time=100.0))
+    metrics.take(TASK, 1, Sample(time=101.0, values={"accuracy": 0.97}))
+    metrics.take(TASK, 2, Sample(time=130.0))
+    metrics.take(TASK, 2, Sample(time=131.0, values={"accuracy": 0.1}))
+    assert [(each.attempt, each.sample.values) for each in metrics.unstored(last=True)] == [
+        (1, {}),
+        (1, {"accuracy": 0.97}),
+        (2, {}),
+        (2, {"accuracy": 0.1}),
+    ]
+
+
 def test_a_new_coordinator_shows_what_former_ones_stored_before_its_own() -> None:
     metrics = Metrics(2)
     metrics.take(TASK, 1, Sample(time=50.0))

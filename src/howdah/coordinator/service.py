@@ -351,7 +351,7 @@ class Coordinator:
         await _cancel(self._background)
         await self.execs.finish()
         await self.driver.finish()
-        await self.metrics.store(self.directory.path)
+        await self.metrics.store(self.directory.path, last=True)
         await self._publish_outputs()
         self.status.touch()
         final = self.status.view()

@@ -130,12 +130,14 @@ _decode = msgspec.msgpack.Decoder(Sample).decode
 
 
 class _Series:
-    __slots__ = ("next", "ring", "values")
+    __slots__ = ("attempt", "early", "next", "ring")
 
     def __init__(self, held: int) -> None:
+        self.attempt = 0
         self.next = 0.0
         self.ring: deque[bytes] = deque(maxlen=held)
-        self.values: dict[str, float] | None = None
+        self.early: Sample | None = None
+        """The newest one that came too soon to be kept, with the values of all that did."""
 
 
 class Metrics:
@@ -152,22 +154,39 @@ class Metrics:
         self._held = max(30, min(HELD_EACH, HELD // max(tasks, 1)))
         self._series: dict[Task, _Series] = {}
         self._unstored: list[TaskSample] = []
+        self._newest = 0.0
 
     def take(self, task: Task, attempt: int, sample: Sample) -> None:
         series = self._series.get(task)
         if series is None:
             series = self._series[task] = _Series(self._held)
-        if sample.time < series.next:
-            if sample.values:
-                series.values = few({**(series.values or {}), **sample.values})
+        if attempt > series.attempt:
+            self._keep_early(task, series)
+            series.attempt = attempt
+        elif attempt < series.attempt:
             return
+        self._newest = max(self._newest, sample.time)
+        early = sample.time < series.next
+        if early and not sample.values:
+            return
+        if series.early is not None:
+            values = few({**series.early.values, **sample.values})
+            sample = msgspec.structs.replace(sample, values=values)
+        if early:
+            series.early = sample
+        else:
+            self._keep(task, series, sample)
+
+    def _keep(self, task: Task, series: _Series, sample: Sample) -> None:
+        series.early = None
         series.next = sample.time + self._interval_s
-        if series.values:
-            sample = msgspec.structs.replace(sample, values=few({**series.values, **sample.values}))
-            series.values = None
         # Packed, a held sample is one object that the garbage collector leaves alone.
         series.ring.append(_encode(sample))
-        self._unstored.append(TaskSample(task=task, attempt=attempt, sample=sample))
+        self._unstored.append(TaskSample(task=task, attempt=series.attempt, sample=sample))
+
+    def _keep_early(self, task: Task, series: _Series) -> None:
+        if series.early is not None:
+            self._keep(task, series, series.early)
 
     def remember(self, stored: Iterable[TaskSample]) -> None:
         """Put what former coordinators stored before what has come since."""
@@ -178,8 +197,12 @@ class Metrics:
             series = self._series.setdefault(task, _Series(self._held))
             series.ring = deque([*packed, *series.ring], maxlen=self._held)
 
-    def unstored(self) -> list[TaskSample]:
-        """What came since the last call and is to be stored."""
+    def unstored(self, *, last: bool = False) -> list[TaskSample]:
+        """What came since the last call and is to be stored; ``last``: no more will come."""
+        for task, series in self._series.items():
+            # A program that has ended sends no other sample that would take these values along.
+            if last or self._newest >= series.next:
+                self._keep_early(task, series)
         kept, self._unstored = self._unstored, []
         return kept
 
@@ -196,9 +219,10 @@ class Metrics:
             await asyncio.sleep(STORE_S)
             await self.store(folder)
 
-    async def store(self, folder: Path) -> None:
-        """Store what has not been stored. Without room for it the job goes on."""
-        if samples := self.unstored():
+    async def store(self, folder: Path, *, last: bool = False) -> None:
+        """Store what has not been stored; ``last``: no more will come. Without room for it the job goes
+        on."""
+        if samples := self.unstored(last=last):
             try:
                 await asyncio.to_thread(
                     stored_metrics.append, folder, samples, incarnation=self._incarnation
