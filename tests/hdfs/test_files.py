@@ -254,6 +254,26 @@ def test_a_job_directory_that_cannot_be_made_leaves_nothing(
     assert not hdfs.exists(f"{url}/job-2")
 
 
+@pytest.mark.parametrize("cut_at", ["job.json", "secrets/token", "functions/call.pkl"])
+def test_a_job_directory_whose_maker_was_cut_off_is_not_taken_for_a_job(
+    url: str, hdfs: Hdfs, tmp_path: Path, cut_at: str
+) -> None:
+    class CutOff(Hdfs):
+        def write_new(self, place: str, data: bytes) -> None:
+            if place.endswith(cut_at):
+                raise NoNameNode("the cable was pulled")
+            super().write_new(place, data)
+
+        def remove(self, place: str, *, recursive: bool = False) -> None:
+            raise NoNameNode("the cable was pulled")
+
+    there = f"{url}/user/job-1"
+    with pytest.raises(NoNameNode):
+        Mirror(there, made(tmp_path / "client"), CutOff(there)).create()
+    assert hdfs.exists(there)
+    assert not hdfs.exists(f"{there}/meta.json")
+
+
 def test_what_a_master_pushes_is_brought_by_clients(url: str, tmp_path: Path) -> None:
     there = f"{url}/job-1"
     Mirror(there, made(tmp_path / "client")).create()

@@ -133,9 +133,13 @@ class Copies:
         """The user's folder that each known job is in."""
         for copy in self.base.iterdir():
             try:
-                self._from[copy.name] = local_copy.origin_of(copy).folder.split("/")[-2]
+                origin = local_copy.origin_of(copy)
             except StorageError:
+                origin = None
+            if origin is None or origin.partial:
                 shutil.rmtree(copy, ignore_errors=True)
+            else:
+                self._from[copy.name] = origin.folder.split("/")[-2]
         self._next = 0.0
         self.unread: dict[str, str] = {}
         """Folders that cannot be read, and why."""

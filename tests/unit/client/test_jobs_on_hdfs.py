@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import threading
@@ -238,6 +239,60 @@ def test_a_job_that_is_being_submitted_is_passed_over(
     assert main(["status", new, "--store", STORE]) == ExitCode.BAD_INPUT
     assert f"{STORE}/ada/{new} has no meta.json: " in capsys.readouterr().err
     assert [path.name for path in base_folder().iterdir()] == [old]
+
+
+@pytest.mark.parametrize("cut_at", ["job.json", "meta.json", "token"])
+def test_a_copy_that_was_cut_is_made_whole_by_who_looks_next(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cut_at: str,
+) -> None:
+    job_id = make_trained()
+    token = JobDirectory(base_folder() / job_id).secrets / "token"
+    token.parent.mkdir(exist_ok=True)
+    token.write_text("secret")
+    move(hdfs)
+    forget(home)
+    read = hdfs.read
+
+    def cut(place: str) -> bytes:
+        if place.endswith(f"/{cut_at}"):
+            raise KeyboardInterrupt
+        return read(place)
+
+    everybodys = ("history", "--all-users", "--store", STORE, "--json")
+    monkeypatch.setattr(hdfs, "read", cut)
+    for command in (("status", job_id, "--store", STORE), everybodys):
+        with contextlib.suppress(KeyboardInterrupt):
+            assert main([*command]) == ExitCode.STOPPED
+    assert list_jobs(base_folder()) == [], "half a copy is no job"
+    monkeypatch.setattr(hdfs, "read", read)
+    capsys.readouterr()
+    assert main([*everybodys]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["jobs"] == 1
+    (copy,) = (home / "portal").rglob(job_id)
+    assert (copy / "secrets" / "token").read_text() == "secret"
+    assert howdah.connect(job_id, store=STORE).job_id == job_id
+    assert JobDirectory(base_folder() / job_id).token() == "secret"
+
+
+@pytest.mark.parametrize("content", ["", "{"])
+def test_a_job_whose_meta_data_cannot_be_read_hides_no_other(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+) -> None:
+    old, new = make_trained(), make_trained()
+    move(hdfs)
+    forget(home)
+    (hdfs.folder / "howdah" / "ada" / new / "meta.json").write_text(content)
+    assert main(["list", "--store", STORE, "--json"]) == 0
+    assert [each["job_id"] for each in json.loads(capsys.readouterr().out)] == [old]
+    assert main(["status", new, "--store", STORE]) == ExitCode.BACKEND
+    assert f"{STORE}/ada/{new} cannot be read: " in capsys.readouterr().err
 
 
 def test_of_many_jobs_of_a_name_those_that_have_ended_are_not_copied(

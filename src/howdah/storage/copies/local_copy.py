@@ -51,6 +51,8 @@ class CopyOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """The account's name, as the file system has it."""
     uid: int | None = None
     """Its number, where the folder is a path."""
+    partial: bool = False
+    """It is still being made: what it says of itself is not yet put right."""
 
 
 def account(uid: int) -> str:
@@ -79,16 +81,17 @@ def adopt(folder: Path, local: Path) -> JobDirectory | None:
 
 
 def begin(local: Path, origin: CopyOrigin) -> None:
-    """Make the folder of a copy."""
+    """Make the folder of a copy, partial until `own_meta`."""
     make_private_folder(local)
     for name in (layout.SECRETS, layout.LOGS, layout.STACKS):
         make_private_folder(local / name)
-    write_atomically(local / ORIGIN, msgspec.json.encode(origin))
+    _write_origin(local, msgspec.structs.replace(origin, partial=True))
 
 
 def own_meta(local: Path, **known: str | None) -> JobDirectory:
     """Put what is known in the place of what the owner says: it must not lead to what is not theirs."""
-    directory, owner = JobDirectory(local), origin_of(local).owner
+    directory, origin = JobDirectory(local), origin_of(local)
+    owner = origin.owner
     try:
         meta = directory.meta()
     except StorageError:
@@ -96,7 +99,12 @@ def own_meta(local: Path, **known: str | None) -> JobDirectory:
     else:
         known = {"job_id": directory.job_id, "user": owner, "owner": owner, **known}
         directory.write_meta(msgspec.structs.replace(meta, **known))
+    _write_origin(local, msgspec.structs.replace(origin, partial=False))
     return directory
+
+
+def _write_origin(local: Path, origin: CopyOrigin) -> None:
+    write_atomically(local / ORIGIN, msgspec.json.encode(origin))
 
 
 def origin_of(local: Path) -> CopyOrigin:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -69,7 +69,8 @@ class Mirror:
             raise AlreadyThere(
                 f"Can't make the job directory {self._url}: there is one of that name"
             )
-        files = [path for path in _fresh(self._local) if not path.is_symlink()]
+        meta = self._local / layout.META
+        files = [path for path in _fresh(self._local) if not path.is_symlink() and path != meta]
 
         def send(path: Path) -> None:
             target = f"{self._url}/{path.relative_to(self._local)}"
@@ -82,15 +83,17 @@ class Mirror:
         try:
             _all(lambda name: self._hdfs.mkdirs(f"{self._url}/{name}", PRIVATE_FOLDER), _MADE)
             _all(send, files)
+            # Last, and whole: by it a directory is known to be a job's.
+            self._hdfs.put(meta, f"{self._url}/{layout.META}")
         except BaseException:
             with contextlib.suppress(OSError):
                 self._hdfs.remove(self._url, recursive=True)
             raise
         shutil.rmtree(self._local / layout.CHECKPOINTS, ignore_errors=True)
 
-    def fetch(self) -> None:
+    def fetch(self, but: Collection[str] = ()) -> None:
         """Copy what a master or a client needs to begin: documents, secrets, and the coordinators'
-        log, which the next one continues.
+        log, which the next one continues. Documents of the names in ``but`` are left out.
 
         Raises:
             NotFound: there is no such job directory.
@@ -99,7 +102,8 @@ class Mirror:
         make_private_folder(self._local)
         for name in (layout.SECRETS, layout.LOGS, layout.STACKS, layout.CONTAINERS):
             make_private_folder(self._local / name)
-        found = [stat for stat in self._hdfs.list(self._url) if _wanted_at_first(stat)]
+        listed = self._hdfs.list(self._url)
+        found = [stat for stat in listed if _wanted_at_first(stat) and stat.name not in but]
         with contextlib.suppress(NotFound):
             secrets = self._hdfs.list(f"{self._url}/{layout.SECRETS}")
             found += [stat for stat in secrets if not stat.is_dir]

@@ -30,6 +30,8 @@ from howdah.storage.jobdir import (
     name_of,
     order,
 )
+from howdah.storage.layout import JobMeta
+from howdah.wire.decoders import document_decoder
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
 """One of them is set where there is a cluster to look at."""
@@ -156,14 +158,16 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
     if (local / layout.META).exists():
         return jobdir.own(directory)
     try:
-        owner = access.hdfs(url).stat(url).owner
-        if not access.hdfs(url).exists(f"{url}/{layout.META}"):
+        hdfs = access.hdfs(url)
+        owner = hdfs.stat(url).owner
+        if not hdfs.exists(f"{url}/{layout.META}"):
             raise NoSuchJob(
                 f"{url} has no {layout.META}: its job is being submitted, or its submission was broken "
                 "off; what that left is removed with `hdfs dfs -rm -r`"
             )
-        Mirror(url, local, access.hdfs(url)).fetch()
-        meta = directory.meta()
+        # Who asks for the end is given the whole story with it (`YarnSite.final`).
+        Mirror(url, local, hdfs).fetch(but=(layout.META, layout.FINAL))
+        meta = document_decoder(JobMeta)(hdfs.read(f"{url}/{layout.META}"))
     except NotFound as error:
         raise NoSuchJob(f"There is no job directory at {url}") from error
     except NoPermission as error:
@@ -174,10 +178,9 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
             "ends it at once, without its last checkpoint; only its owner can have it save that first",
             called,
         ) from error
-    except OSError as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise BackendError(f"{url} cannot be read: {error}") from error
-    # Who asks for the end is given the whole story with it (`YarnSite.final`).
-    (local / layout.FINAL).unlink(missing_ok=True)
+    # Last: a copy that has it is taken for a whole one.
     owner = None if _is(access.user, owner) else owner
     directory.write_meta(msgspec.structs.replace(meta, hadoop_conf=access.folder, owner=owner))
     return directory
