@@ -19,6 +19,7 @@ from howdah.wire import authority
 from howdah.wire.messages import Heartbeat, Refuse, Welcome
 from tests.agent.rig import TASK, Rig, alive, kill, python, shell, start_message, until
 
+SRC = str(Path(__file__).parents[2] / "src")
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 
 
@@ -56,6 +57,30 @@ async def test_an_end_without_a_coordinator_is_told_to_the_next_one(tmp_path: Pa
         hello = await rig.connected(2)
         assert hello.held is not None and hello.held.exit is not None
         assert (hello.held.phase, hello.held.exit.signal) == (HeldPhase.EXITED, 9)
+
+
+async def test_values_reported_without_a_coordinator_are_told_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        go = tmp_path / "go"
+        code = (
+            "from howdah import task\nimport os, time\nprint('up')\n"
+            f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+            "task.report(step=9, accuracy=0.97)"
+        )
+        await rig.start(python(code, PYTHONPATH=SRC))
+        await until(lambda: agent.log())
+        await rig.vanish()
+        rig.heard.clear()
+        go.touch()
+        await until(lambda: not agent.marked())
+        await rig.begin()
+        last = await rig.hear(Heartbeat, lambda m: m.sample is not None)
+        assert last.sample is not None
+        assert (last.attempt, last.step, last.sample.values) == (1, 9, {"accuracy": 0.97})
 
 
 async def test_an_end_during_the_handshake_is_not_lost(tmp_path: Path) -> None:

@@ -77,8 +77,9 @@ _RENEWALS = 10
 _RENEWAL_S = 10.0
 """An agent asks so often within its lease whether it was heard, and once in so many seconds."""
 
-_Repeated = (StacksTaken, AgentNote, CheckpointSaved)
-"""What no hello can make up for: said again until it was heard."""
+_Repeated = (StacksTaken, AgentNote, CheckpointSaved, Heartbeat)
+"""What no hello can make up for: said again until it was heard. Of heartbeats it is an attempt's last, with
+what its programs reported at their end; the others are followed by newer ones."""
 
 
 class _Ending(NamedTuple):
@@ -257,6 +258,9 @@ class Agent:
         """Tell the coordinator. What can't arrive now is made up for at the next hello."""
         if isinstance(message, _Repeated):
             self._said.append((self._loop.time(), message))
+        self._send(message)
+
+    def _send(self, message: Any) -> None:
         if self._connection is None:
             return
         try:
@@ -284,7 +288,7 @@ class Agent:
             if self._asked_at is None and now >= self._connector.heard_at + pause_s:
                 self._asked_at = now
                 beat = replace(beat, renew=True)
-            self.say(beat)
+            self._send(beat)
 
     def _heard(self, _: LeaseRenewed) -> None:
         if self._asked_at is None:
