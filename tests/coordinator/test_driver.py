@@ -10,17 +10,25 @@ import pytest
 
 from howdah.coordinator.driver import Clock, EventDriver, JobOver, replay
 from howdah.coordinator.event_log import EventLog
+from howdah.core.machine import Machine
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AnyCommand,
     AnyEvent,
+    ContainerGranted,
     CoordinatorStarted,
+    JobSubmitted,
     Record,
     ReleaseContainer,
+    Task,
+    TaskJoined,
+    TaskPrepared,
+    TaskStarted,
     TimePassed,
 )
-from howdah.core.state import JobState
+from howdah.core.plan import Plan, RolePlan
+from howdah.core.state import JobPhase, JobState, TaskState
 from howdah.storage.journal import EventEntry, RecordEntry
 from tests.coordinator.fakes import until
 from tests.coordinator.world import in_loop
@@ -74,8 +82,8 @@ class _Journal:
 
 
 class _World:
-    def __init__(self) -> None:
-        self.machine = _Machine()
+    def __init__(self, machine: Any = None) -> None:
+        self.machine = machine or _Machine()
         self.journal = _Journal()
         self.story = EventLog()
         self.now = 100.0
@@ -91,8 +99,8 @@ class _World:
 
     async def _carry_out(self, commands: Sequence[AnyCommand]) -> None:
         for command in commands:
-            assert isinstance(command, ReleaseContainer)
-            self.done.append(command.container_id)
+            if isinstance(command, ReleaseContainer):
+                self.done.append(command.container_id)
 
     async def end(self) -> None:
         self.driver.stop()
@@ -150,6 +158,35 @@ async def test_a_time_that_the_machine_does_not_move_is_a_defect() -> None:
     world.driver.emit(AgentDisconnected(container_id="c1"))
     with pytest.raises(RuntimeError, match="has not moved what was due"):
         await world.running
+
+
+@in_loop
+async def test_what_came_in_time_is_not_late_because_a_commit_was_slow() -> None:
+    job, worker = Machine(), Task("worker", 0)
+    world = _World(job)
+    plan = Plan(
+        job_id="a-job", roles=(RolePlan(name="worker", minimum=1, maximum=1, startup_s=60),)
+    )
+    for event in (
+        JobSubmitted(plan=plan),
+        ContainerGranted(request_id=1, container_id="c1", node="here"),
+        AgentRegistered(container_id="c1", host="here"),
+        TaskPrepared(task=worker, attempt=1, ports=(2222,)),
+    ):
+        await world.driver.durably(event)
+    assert job.state.tasks["worker:0"].state is TaskState.STARTING
+    world.journal.gate.clear()
+    world.driver.emit(TaskStarted(task=worker, attempt=1, pids=(7,)))
+    await until(lambda: job.state.tasks["worker:0"].state is TaskState.RUNNING)
+    world.now += 50  # the disk stands still
+    world.driver.emit(AgentDisconnected(container_id="elsewhere"))
+    world.driver.emit(TaskJoined(task=worker, attempt=1))
+    world.now += 50
+    world.journal.gate.set()
+    await until(lambda: job.state.tasks["worker:0"].joined_at or job.state.outcome)
+    assert (job.state.phase, job.state.reason) == (JobPhase.RUNNING, "")
+    assert job.state.tasks["worker:0"].joined_at == 150
+    await world.end()
 
 
 @in_loop

@@ -3,7 +3,8 @@
 One round takes every event that has come (and every timer that is due) through the machine, puts
 events and records into the journal, waits for one commit, and only then has the commands carried
 out. So nothing is done that a new coordinator would not know of. While a commit runs, further
-events gather for the next round: under load a commit serves many events.
+events gather for the next round: under load a commit serves many events. Each is handled at the time
+at which it came, and that of a timer comes last: a slow commit makes nothing late that came in time.
 
 What a crash can leave behind is a durable event whose commands were not carried out. The machine
 repairs that on `CoordinatorStarted` and on what agents say they hold.
@@ -12,6 +13,7 @@ repairs that on `CoordinatorStarted` and on what agents say they hold.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -66,6 +68,7 @@ class _Item(msgspec.Struct):
     """An event or record that waits for its round."""
 
     what: AnyEvent | Record
+    came: float
     durable: asyncio.Future[None] | None = None
 
 
@@ -88,6 +91,8 @@ class EventDriver:
         self._inbox: deque[_Item] = deque()
         self._taken: list[_Item] = []
         """Those of the present round."""
+        self._latest = -math.inf
+        """The time of what was taken last."""
         self._wake = asyncio.Event()
         self._stopped = False
         self.advanced: Signal = Signal()
@@ -95,15 +100,16 @@ class EventDriver:
 
     def emit(self, event: Event) -> None:
         """Hand in an event; it is handled soon, in the order of handing in."""
-        self._put(_Item(cast(AnyEvent, event)))
+        self._put(cast(AnyEvent, event))
 
     def note(self, record: Record) -> None:
         """Add a record that no event caused."""
-        self._put(_Item(record))
+        self._put(record)
 
     def first(self, what: Sequence[AnyEvent | Record]) -> None:
         """Put this before all that has been handed in: how a coordinator's life begins."""
-        self._inbox.extendleft(_Item(each) for each in reversed(what))
+        now = self._clock.now()
+        self._inbox.extendleft(_Item(each, now) for each in reversed(what))
         self._wake.set()
 
     async def durably(self, event: AnyEvent | Record) -> None:
@@ -115,7 +121,7 @@ class EventDriver:
         if self._stopped:
             raise JobOver
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._put(_Item(event, durable))
+        self._put(event, durable)
         await durable
 
     def stop(self) -> None:
@@ -145,8 +151,8 @@ class EventDriver:
         await self._journal.commit()
         self._events.record(records)
 
-    def _put(self, item: _Item) -> None:
-        self._inbox.append(item)
+    def _put(self, what: AnyEvent | Record, durable: asyncio.Future[None] | None = None) -> None:
+        self._inbox.append(_Item(what, self._clock.now(), durable))
         self._wake.set()
 
     async def _sleep(self) -> None:
@@ -172,15 +178,15 @@ class EventDriver:
         commands: list[AnyCommand] = []
         records: list[RecordUpdate] = []
         taken = self._taken = []
-        due = self._machine.next_due()
-        if due is not None and due <= self._clock.now():
-            self._take(TimePassed(), commands, records)
-            if self._machine.next_due() == due:
-                raise RuntimeError(f"the machine has not moved what was due at {due}")
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
-            self._take(item.what, commands, records)
+            self._take(item.what, item.came, commands, records)
+        due, now = self._machine.next_due(), self._clock.now()
+        if not self._inbox and due is not None and due <= now:
+            self._take(TimePassed(), now, commands, records)
+            if self._machine.next_due() == due:
+                raise RuntimeError(f"the machine has not moved what was due at {due}")
         if not (commands or records or taken):
             return
         await self._journal.commit()
@@ -192,9 +198,13 @@ class EventDriver:
         self.advanced.send()
 
     def _take(
-        self, what: AnyEvent | Record, commands: list[AnyCommand], records: list[RecordUpdate]
+        self,
+        what: AnyEvent | Record,
+        came: float,
+        commands: list[AnyCommand],
+        records: list[RecordUpdate],
     ) -> None:
-        now = self._clock.now()
+        now = self._latest = max(self._latest, came)
         if isinstance(what, Record):
             self._record(what, now, records)
             return
