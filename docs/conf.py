@@ -27,7 +27,7 @@ html_title = "Howdah"
 html_static_path = ["_static", "images"]
 html_css_files = ["howdah.css"]
 html_js_files = [("howdah.js", {"defer": "defer"})]
-html_extra_path = ["reference/job-file.schema.json"]
+html_extra_path = ["../src/howdah/spec/job-file.schema.json"]
 html_copy_source = False
 html_show_sourcelink = False
 # Python is highlighted where a block says so; everything else in a console is plain text.

@@ -1,4 +1,4 @@
-"""Writes docs/reference/job-file.md and job-file.schema.json from the structs of the job file.
+"""Writes docs/reference/job-file.md and spec/job-file.schema.json from the structs of the job file.
 
 Run it after a change of `howdah.spec.model`; a test compares what is committed with it.
 """
@@ -23,9 +23,8 @@ from howdah.spec.checks import hints, rules
 from howdah.spec.units import MAX_TASKS
 from howdah.spec.values import Table, is_list, is_table
 
-FOLDER = Path(__file__).parent / "reference"
-PAGE = "job-file.md"
-SCHEMA = "job-file.schema.json"
+PAGE = Path(__file__).parent / "reference" / "job-file.md"
+SCHEMA = Path(model.__file__).parent / "job-file.schema.json"
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -114,10 +113,18 @@ max-instances = 64
 max-gpus = 16
 ```
 
-## JSON Schema
+## In your editor
 
-With [job-file.schema.json](job-file.schema.json), editors can complete and check a job file. In a TOML file, the first
-line names it for editors that use Taplo:
+Editors complete, explain and check the keys of a job file by its JSON Schema. `howdah schema` prints the one of the
+Howdah that you have; write it beside your job files:
+
+```text
+howdah schema > job-file.schema.json
+```
+
+VS Code needs the extension *Even Better TOML* for that, and *YAML* (Red Hat) for job files in YAML; other editors do it
+by the language servers that these use, Taplo and yaml-language-server. The first line of a job file names the schema.
+`howdah init` writes that line:
 
 ```toml
 #:schema ./job-file.schema.json
@@ -345,9 +352,8 @@ def _markdown(text: str) -> str:
 
 def main() -> None:
     """Write both files."""
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / PAGE).write_text(page(), encoding="utf-8")
-    (FOLDER / SCHEMA).write_text(schema(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
+    SCHEMA.write_text(schema(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,20 @@ def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
         assert "is fine" in howdah("check", file.name, cwd=tmp_path).text
     printed = howdah("init", "-", "--framework", "jax", cwd=tmp_path)
     assert 'framework = "jax"' in printed.text
+
+
+def test_an_editor_finds_the_schema_that_a_new_job_file_names(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    howdah("init", "job.toml", "--framework", "pytorch", cwd=tmp_path)
+    text = (tmp_path / "job.toml").read_text()
+    named, hint = text.splitlines()[:2]
+    assert named == "#:schema ./job-file.schema.json"  # Taplo reads no other line than the first
+    assert hint.endswith("howdah schema > job-file.schema.json")
+    schema = json.loads(howdah("schema").text)
+    job = tomllib.loads(text)
+    jsonschema.validate(job, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**job, "comand": "true"}, schema)
 
 
 def test_doctor_examines_this_machine() -> None:

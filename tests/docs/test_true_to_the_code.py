@@ -31,7 +31,7 @@ def generator(name: str) -> ModuleType:
 
 GENERATED: dict[str, Callable[[], str]] = {
     "reference/job-file.md": lambda: generator("generate_job_file").page(),
-    "reference/job-file.schema.json": lambda: generator("generate_job_file").schema(),
+    "../src/howdah/spec/job-file.schema.json": lambda: generator("generate_job_file").schema(),
     "reference/cli.md": lambda: generator("generate_cli").page(),
     "reference/http-api.md": lambda: generator("generate_http_api").page(),
     "design/005-attacks.md": lambda: generator("generate_attacks").page(),

@@ -56,6 +56,7 @@ GROUPS = {
         "doctor": "Check what this machine offers to jobs.",
         "pack": "Pack what a job ships to a cluster, and explain it.",
         "completion": "Print what makes a shell complete commands, options and job ids.",
+        "schema": "Print the JSON Schema of job files, for editors.",
     },
 }
 """Headings of ``howdah --help``, each with its commands in the order people use them: name to first line
@@ -81,6 +82,7 @@ _MODULES = {
     "prune": "removal",
     "check": "job_file",
     "init": "job_file",
+    "schema": "job_file",
 }
 """Modules with several commands, each as ``<name>_command``. Any other is ``command`` in a module of
 its own name."""

@@ -76,7 +76,8 @@ def test_every_command_that_prints_data_has_json() -> None:
     for name in COMMANDS.keys() - {
         "completion",
         "exec",
-    }:  # a script for a shell; another program's output
+        "schema",
+    }:  # a script for a shell; another program's output; JSON without being asked
         found = cli.get_command(context, name)
         assert found is not None
         assert any("--json" in parameter.opts for parameter in found.params), name

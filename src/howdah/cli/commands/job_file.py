@@ -1,9 +1,10 @@
-"""Commands for job files: ``init``, ``check``."""
+"""Commands for job files: ``init``, ``check``, ``schema``."""
 
 from __future__ import annotations
 
 import textwrap
 import tomllib
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,14 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
         for text in notes:
             echo(textwrap.indent(text, "  "))
     return ExitCode.SUCCEEDED
+
+
+@click.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of job files, for editors.
+
+    Write it beside your job files: howdah schema > job-file.schema.json. The first line of a job
+    file that 'howdah init' has written names it. Editors then complete, explain and check keys.
+    """
+    schema = resources.files("howdah.spec") / "job-file.schema.json"
+    click.echo(schema.read_text(encoding="utf-8"), nl=False)
