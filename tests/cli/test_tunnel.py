@@ -8,6 +8,7 @@ import json
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -144,6 +145,20 @@ def test_a_notebook_in_which_nothing_runs_ends_by_itself(tmp_path: Path) -> None
     final = directory.final()
     assert final is not None and final.outcome == "succeeded"
     assert run.end() == 0, run.told
+
+
+def test_a_notebook_without_jupyterlab_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    python = tmp_path / "python"  # one without any packages
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o700)
+    told = howdah("notebook", "--python", str(python), "--source", str(tmp_path), code=2).told
+    assert "JupyterLab is not installed for" in told
+    assert "pip install jupyterlab" in told
+    program = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"'
+    job = job_file(tmp_path, "", command=program, environment={"python": str(python)})
+    run = howdah("run", str(job), code=1)  # as on a cluster, where only the node knows
+    assert "JupyterLab is not installed for" in run.text
+    assert "is started again" not in run.told
 
 
 @pytest.mark.timeout(180)

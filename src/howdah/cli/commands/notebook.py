@@ -15,8 +15,10 @@ from howdah.frameworks.sidecars import NOTEBOOK
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from howdah.spec.model import Job
     from howdah.storage.jobdir import JobDirectory
 
+_HELPER = "frameworks/helpers/notebook_main.py"
 _PROGRAM = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"'
 
 
@@ -54,11 +56,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 )
 @click.option("--queue", metavar="NAME", help="The cluster's queue.")
 @click.option("--label", metavar="NAME", help="Label that its node must have.")
-@click.option("--python", metavar="PATH", help="Interpreter on the node that has jupyterlab.")
 @click.option(
-    "--requirements", metavar="FILE", help="Build its environment from this file (clusters)."
+    "--python", metavar="PATH", help="Interpreter that has JupyterLab, on a cluster on the node."
 )
-@click.option("--venv", metavar="FOLDER", help="Ship this environment (clusters).")
+@click.option("--requirements", metavar="FILE", help="Build its environment from this file.")
+@click.option("--venv", metavar="FOLDER", help="Run it in this environment; clusters get a copy.")
 @click.option(
     "--timeout", metavar="TIME", default="24h", show_default=True, help="End it after this time."
 )
@@ -144,6 +146,8 @@ def command(
             timeouts=Timeouts(total=timeout),
         )
         loaded = load_object(job)
+        if in_place and not job.environment.is_made:
+            _demand_jupyterlab(job)
 
         def submitted() -> JobDirectory:
             with SubmissionProgress(quiet=as_json) as progress:
@@ -168,6 +172,23 @@ def command(
             for each in leading:
                 each.cancel()
                 Background.call(asyncio.sleep(0))  # it ends before this program does
+
+
+def _demand_jupyterlab(job: Job) -> None:
+    """Raise a usage error if this machine's interpreter for the job is known to be without it."""
+    import subprocess
+    import sys
+
+    from howdah.backends.interpreter import interpreter
+    from howdah.version import PACKAGE
+
+    program = [interpreter(job, job.source, sys.executable), f"{PACKAGE}/{_HELPER}", "--check"]
+    try:
+        found = subprocess.run(program, capture_output=True, text=True, check=False)
+    except OSError:
+        return  # no such interpreter: the submission says so
+    if "refused: " in found.stderr:
+        raise click.UsageError(found.stderr.partition("refused: ")[2].strip())
 
 
 async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:

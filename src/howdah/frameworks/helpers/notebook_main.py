@@ -6,6 +6,8 @@ server keeps the job page's prefix, which Jupyter needs behind a proxy.
 
 With ``--idle=SECONDS`` it ends when nothing has run or been saved for so long: kernels and terminals are ended first,
 even if a page is still open on them, then the server. It looks once a minute.
+
+With ``--check`` it only says whether JupyterLab is installed, by its exit code.
 """
 
 import importlib.util
@@ -14,16 +16,18 @@ import sys
 
 
 def main():
-    from howdah import task
-
     if importlib.util.find_spec("jupyterlab") is None:
         print(
-            f"jupyterlab is not installed in the environment of {sys.executable}; install it there "
-            "(pip install jupyterlab), or give an environment that has it: "
-            "howdah notebook --python ... or --requirements ...",
+            f"howdah: refused: JupyterLab is not installed for {sys.executable}; install it there "
+            "(pip install jupyterlab), or name an environment that has it "
+            "(--python, --venv or --requirements)",
             file=sys.stderr,
         )
         return 1
+    if "--check" in sys.argv:
+        return 0
+    from howdah import task
+
     token_file = os.environ.get("HOWDAH_PAGE_TOKEN_FILE")
     if not token_file:
         print("the agent could not write the notebook's token; is its disk full?", file=sys.stderr)
