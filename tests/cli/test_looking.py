@@ -49,6 +49,7 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     assert howdah("logs", job_id, "--task", "worker:1", "--no-prefix", "--tail", "1").out == [
         "apples and pears"
     ]
+    until(lambda: howdah("status").text.count("apples and pears") == 2, "the LAST LINE of both")
     page = until(lambda: re.search(r"Page +(\S+)", howdah("status", job_id[:-2]).text), "the page")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     link = resolved(page[1])

@@ -287,6 +287,24 @@ async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_a_status_has_the_newest_lines_though_nobody_watches(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        zero, one = await job.backend.running(2)
+        channel = await client(job.directory)
+        for number, line in enumerate(("loss 0.2", "loss 0.1"), start=1):
+            zero.write(line.encode() + b"\n")
+            zero.beat(log_size=9 * number, step=float(number))
+            await until(lambda number=number: coordinator.status.view().tasks[0].step == number)
+            status = await answered(channel, AskStatus())
+            (first, _) = msgspec.json.decode(status.status, type=JobView).tasks
+            assert first.last_line == line
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+
+
+@in_loop
 async def test_a_stop_is_durable_when_it_is_answered(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
         job.start()

@@ -263,8 +263,8 @@ class LiveState:
 
     async def read_last_lines(
         self, last_line: Callable[[Task, int], Awaitable[str | None]]
-    ) -> None:
-        """Read the newest line of logs that have grown, a few in a large job."""
+    ) -> bool:
+        """Read the newest line of logs that have grown, a few in a large job; whether any has."""
         grown = [
             (task, live)
             for task, live in self._tasks.items()
@@ -276,6 +276,7 @@ class LiveState:
             if not live.sends_lines:
                 live.last_line = line
             live.last_line_size = size
+        return bool(grown)
 
     def announce(self, address: WebAddress) -> Record | None:
         """Take in where a task serves a page; the record of it, if it is new."""

@@ -117,6 +117,9 @@ class PastJob:
         """The status document."""
         return self._view
 
+    async def read_last_lines(self) -> None:
+        """The document has them."""
+
     def job(self) -> Job:
         """The resolved job file."""
         return self._job

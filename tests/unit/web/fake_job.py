@@ -168,6 +168,9 @@ class FakeJob:
             ),
         )
 
+    async def read_last_lines(self) -> None:
+        pass
+
     def records(self, after_seq: int) -> list[RecordUpdate]:
         return [update for update in self.story if update.seq > after_seq]
 

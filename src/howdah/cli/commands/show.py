@@ -34,7 +34,8 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
     """Show one job: its tasks, failures and pages.
 
     ID is a job's id, its name, or enough of its beginning; by default the newest job. The addresses
-    of its pages work once, within ten minutes.
+    of its pages work once, within ten minutes. FOR is how long a task has been in its state, LAST LINE
+    the newest whole line that it has printed, cut to the window.
 
     With --json: the status document, as in the job's final.json.
     """

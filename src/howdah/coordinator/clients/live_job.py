@@ -70,6 +70,12 @@ class LiveJob:
         """The status document with live measurements laid over it."""
         return self.status.view()
 
+    async def read_last_lines(self) -> None:
+        """Have the tasks' newest lines in the next document. They are read while somebody watches: who
+        only asks once would get none, or old ones."""
+        if await self._live.read_last_lines(self.logs.last_line):
+            self.status.touch()
+
     def job(self) -> Job:
         return self._job
 

@@ -133,6 +133,7 @@ class Clients:
             case Watch():
                 await Watcher(channel, message, job).run()
             case AskStatus():
+                await job.read_last_lines()
                 channel.send(StatusUpdate(status=job.status.json()))
                 await channel.drain()
             case AskStop():

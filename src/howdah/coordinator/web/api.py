@@ -213,6 +213,7 @@ def _json(content: object, status: int = 200) -> Response:
 )
 async def job(api: Api, request: Request) -> Response:
     """The status document, or word that it has not changed."""
+    await api.source.read_last_lines()
     view = api.changes.view()
     tag = f'"{api.changes.version}"'
     if request.headers.get("if-none-match") == tag:

@@ -294,6 +294,7 @@ async def poll(source: LiveJob, changes: StatusChanges, cursor: Cursor) -> Chang
     Raises:
         UnknownTask: the job has no task that the cursor names.
     """
+    await source.read_last_lines()
     changes.refresh()
     records = new_records(source, cursor.after)
     return Changes(
