@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Tracking,
     )
     from howdah.spec.problems import JobFileError
+    from howdah.storage.jobdir import NoSuchJob
     from howdah.version import __version__ as __version__
     from howdah.wire.status import FailureView, JobView, TaskView
 
@@ -103,6 +104,7 @@ _HOMES = {
         "Tracking",
     ),
     "howdah.spec.problems": ("JobFileError",),
+    "howdah.storage.jobdir": ("NoSuchJob",),
     "howdah.version": ("__version__",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -134,6 +136,7 @@ __all__ = [
     "Mode",
     "Network",
     "NoOutputs",
+    "NoSuchJob",
     "NotSaved",
     "Output",
     "Outputs",

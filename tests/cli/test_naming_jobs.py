@@ -22,8 +22,10 @@ def test_a_name_means_the_job_that_runs_and_otherwise_the_newest(tmp_path: Path)
     second = newest().job_id
     assert second in howdah("status", "Slow.Train").text
     assert second in howdah("status", "slow-train").text
-    refused = howdah("status", "slow", code=2).told
-    assert "'slow' is the name or the beginning of 2 job ids" in refused
+    for beginning in ("slow", "Slow.T"):
+        refused = howdah("status", beginning, code=2).told
+        assert f"'{beginning}' is the name or the beginning of 2 job ids ({second}, " in refused
+    assert f"did you mean {second}, " in howdah("logs", "slwo-train", code=2).told
     howdah("submit", str(job_file(tmp_path / "b", WAITS, name="slow-train")))
     running = newest()
     howdah("run", str(over))

@@ -15,6 +15,7 @@ import pytest
 import howdah
 from howdah import aio
 from tests.cli.howdah import gone, job_file, newest
+from tests.cli.howdah import howdah as run
 
 WAITS = """
 import os, time
@@ -31,6 +32,13 @@ def add_rank(number: int, *, factor: int = 1) -> tuple[int, str]:
     context = task.context()
     print("rank", context.rank, "of", context.world_size)
     return number + factor * context.rank, os.environ["HOWDAH_ROLE"]
+
+
+def test_an_unknown_job_is_told_in_the_words_of_the_command(tmp_path: Path) -> None:
+    said = run("status", "nothing", "--store", str(tmp_path), code=2).told
+    with pytest.raises(howdah.NoSuchJob) as error:
+        howdah.connect("nothing", store=str(tmp_path))
+    assert said == f"howdah: {error.value}"
 
 
 def test_a_job_is_submitted_watched_and_waited_for(tmp_path: Path) -> None:

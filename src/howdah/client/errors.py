@@ -36,7 +36,7 @@ class HowdahError(Exception):
 
 
 class BadInput(HowdahError):
-    """Something given is wrong: a job that cannot be run, an unknown task, an unknown job."""
+    """Something given is wrong: a job that cannot be run, an unknown task."""
 
     exit_code = ExitCode.BAD_INPUT
 

@@ -180,7 +180,8 @@ class JobHandle:
         )
 
     def page(self, to: str = "") -> str | None:
-        """A one-time address of the job page, good for ten minutes; None while it is not served.
+        """A one-time address of the job page, good for ten minutes; None until it is served,
+        and once the job has ended: ``howdah page`` and ``howdah ui`` serve it then.
 
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """

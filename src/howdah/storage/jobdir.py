@@ -19,6 +19,7 @@ import msgspec
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Checkpoint, Job
+from howdah.spec.problems import closest
 from howdah.storage import layout, legacy_names, ownership
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
@@ -398,8 +399,14 @@ def is_called(job_id: str, name: str) -> bool:
     return bool(name) and name_of(job_id) == _as_in_ids(name)
 
 
+def answers(job_id: str, wanted: str) -> bool:
+    """Whether ``wanted`` is the job's id or name, or the beginning of either."""
+    begins = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).lstrip("-")
+    return bool(begins) and (job_id.startswith((wanted, begins)) or is_called(job_id, wanted))
+
+
 def find(base: Path, wanted: str) -> JobDirectory:
-    """The job of that id or name, or whose id begins so.
+    """The job of that id or name, or whose id or name begins so.
 
     Raises:
         NoSuchJob: none or several; the text says which there are.
@@ -412,11 +419,7 @@ def find(base: Path, wanted: str) -> JobDirectory:
             return directory
     not_ours: list[NotYours] = []
     jobs = list_jobs(base, not_ours.append)
-    matching = [
-        job
-        for job in jobs
-        if wanted and (job.job_id.startswith(wanted) or is_called(job.job_id, wanted))
-    ]
+    matching = [job for job in jobs if answers(job.job_id, wanted)]
     if len(matching) == 1:
         return matching[0]
     if matching:
@@ -426,10 +429,10 @@ def find(base: Path, wanted: str) -> JobDirectory:
             raise problem
     if not jobs:
         raise NoSuchJob(f"There is no job {wanted!r}: {base} has no jobs yet")
-    raise NoSuchJob(
-        f"There is no job {wanted!r} in {base}; the newest are {_some(jobs)}."
-        " `howdah list` shows all"
-    )
+    near = closest(_as_in_ids(name_of(wanted)), {name_of(job.job_id) for job in jobs})
+    meant = [job for job in jobs if name_of(job.job_id) == near]
+    hint = f"did you mean {_some(meant)}?" if meant else f"the newest are {_some(jobs)}."
+    raise NoSuchJob(f"There is no job {wanted!r} in {base}; {hint} `howdah list` shows all")
 
 
 def ambiguous(wanted: str, jobs: list[JobDirectory], which: str = "") -> NoSuchJob:

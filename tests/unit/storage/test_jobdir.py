@@ -237,6 +237,9 @@ def test_what_is_not_found_is_answered_with_what_there_is(tmp_path: Path) -> Non
         find(tmp_path, "digits")
     with pytest.raises(NoSuchJob, match=r"no job 'mnist'.*cccc.*howdah list"):
         find(tmp_path, "mnist")
+    with pytest.raises(NoSuchJob, match=r"no job 'digist'.*did you mean digits-.*cccc, .*bbbb\?"):
+        find(tmp_path, "digist")
+    assert find(tmp_path, "Zeb").job_id == IDS[0], "a name as its job file has it"
     for wanted in ("", "../x", "/etc"):
         with pytest.raises(NoSuchJob):
             find(tmp_path, wanted)

@@ -25,7 +25,6 @@ from howdah.storage.jobdir import (
     JobDirectory,
     NoSuchJob,
     base_folder,
-    is_called,
     list_jobs,
     name_of,
     order,
@@ -58,7 +57,7 @@ def find(
     access = shared(None, env)
     base = staging.base_url(store, access.configuration, access.user)
     ids = _job_ids(access, base)
-    found = [each for each in ids if each.startswith(wanted) or is_called(each, wanted)]
+    found = [each for each in ids if jobdir.answers(each, wanted)]
     if wanted in found:
         found = [wanted]
     if len(found) > 1:
