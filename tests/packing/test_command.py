@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from howdah.packing import in_place
+from howdah.spec.model import Environment, Job
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
-from tests.packing import portable
+from tests.packing import environments, portable
 from tests.unit.web import upstream
 
 pytestmark = [
@@ -151,6 +153,33 @@ def test_a_fresh_pack_fetches_again_what_lies_at_urls(job: Path, cache: Path) ->
         assert digests() == before
         after = digests("--fresh")
         assert {kind for kind in before if before[kind] != after[kind]} == {"environment", "files"}
+
+
+def test_a_fresh_pack_has_jobs_of_this_machine_take_the_newest_versions_too(
+    job: Path, cache: Path
+) -> None:
+    """Those that run keep what they have."""
+    environments.program()
+    environments.wheel(job, version="1.0")
+    (job / "requirements.txt").write_text("--no-index\n--find-links .\ntiny\n")
+    wanted = Job(environment=Environment(requirements="requirements.txt"))
+
+    def python() -> Path:
+        found = in_place.python(wanted, job, cache / "howdah")
+        assert found is not None
+        return Path(found)
+
+    def says(python: Path) -> str:
+        code = "import tiny; tiny.main()"
+        return subprocess.run([python, "-c", code], capture_output=True, text=True).stdout
+
+    before = python()
+    environments.wheel(job, version="2.0")
+    assert python() == before
+    howdah(job, cache, "--fresh", "--set", 'environment.requirements="requirements.txt"')
+    after = python()
+    assert after == python()
+    assert [says(each).split()[1] for each in (before, after)] == ["1.0", "2.0"]
 
 
 def environment(text: str) -> bytes:

@@ -30,6 +30,7 @@ LIMIT = 10 * 10**9
 _IN_USE_S = 3600.0
 _LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
+_OUTDATED = ".outdated"
 _FORMAT = 2
 """Grows when nothing that was cached before may be used. What one kind of archive is made of has a number
 of its own in its inputs."""
@@ -93,12 +94,12 @@ class Cache:
         Raises:
             PackingError: it cannot be made, or the cache folder cannot be written.
         """
-        text = msgspec.json.encode((_FORMAT, inputs), order="deterministic")
-        key = hashlib.sha256(text).hexdigest()[:40]
-        final = self._folders / key
+        key = _folder_key(inputs)
         try:
             with self._lock(f"folder-{key[-2:]}"):
-                if not final.is_dir():
+                final = self._newest(key)
+                if final is None or _is_outdated(final):
+                    final = self._folders / (f"{key}-{time.time_ns()}" if final else key)
                     self._folders.mkdir(mode=0o700, exist_ok=True)
                     with self.scratch() as scratch:
                         make(scratch / "folder")
@@ -107,6 +108,25 @@ class Cache:
         except OSError as error:
             raise self._in_words(error) from error
         return final
+
+    def outdate_folder(self, inputs: object) -> None:
+        """Have the folder of these inputs made again for its next user, beside the one in which jobs may run.
+
+        Raises:
+            PackingError: the cache folder cannot be written.
+        """
+        key = _folder_key(inputs)
+        try:
+            with self._lock(f"folder-{key[-2:]}"):
+                if (newest := self._newest(key)) is not None and not _is_outdated(newest):
+                    (self._folders / f"{key}-{time.time_ns()}{_OUTDATED}").mkdir(mode=0o700)
+        except OSError as error:
+            raise self._in_words(error) from error
+
+    def _newest(self, key: str) -> Path | None:
+        """Of the folders of a key, which were made one after the other, and the marks after those that are
+        outdated."""
+        return max(self._folders.glob(f"{key}*"), default=None)
 
     def _in_words(self, error: OSError) -> PackingError:
         where = error.filename or self.folder
@@ -250,6 +270,15 @@ def _stamp(path: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _folder_key(inputs: object) -> str:
+    text = msgspec.json.encode((_FORMAT, inputs), order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:40]
+
+
+def _is_outdated(path: Path) -> bool:
+    return path.name.endswith(_OUTDATED)
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:

@@ -34,9 +34,11 @@ def python(job: Job, folder: Path, cache: Path, progress: Progress = quiet) -> s
     elif wanted.archive is not None:
         found = _unpacked_environment(wanted.archive, folder, cache, progress)
     elif wanted.requirements is not None:
-        found = _built(uv.of_requirements(path_of(wanted.requirements, folder)), cache, progress)
+        recipe = uv.of_requirements(path_of(wanted.requirements, folder))
+        found = uv.built(recipe, cache, progress) / _PYTHON
     elif wanted.project is not None:
-        found = _built(uv.of_project(path_of(wanted.project, folder)), cache, progress)
+        recipe = uv.of_project(path_of(wanted.project, folder))
+        found = uv.built(recipe, cache, progress) / _PYTHON
     else:
         return None
     if not os.access(found, os.X_OK):
@@ -87,11 +89,6 @@ def _placed(
     if wanted.unpack:
         return [(wanted.name, str(_unpacked(archive, cache, progress)))]
     return [(wanted.name, str(archive.path))]
-
-
-def _built(recipe: uv.Recipe, cache: Path, progress: Progress) -> Path:
-    inputs = ("environment", recipe.inputs)
-    return Cache(cache).folder_of(inputs, lambda target: recipe.build(target, progress)) / _PYTHON
 
 
 def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progress) -> Path:

@@ -104,11 +104,14 @@ def of_project(folder: Path) -> Recipe:
 
 
 def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = False) -> Archive:
-    """The environment as an archive that runs wherever it is unpacked.
+    """The environment as an archive that runs wherever it is unpacked. Where it is to be ``fresh``, the next
+    job of this machine has it built again, too.
 
     Raises:
         PackingError: it cannot be built, with what uv said, or not for a cluster.
     """
+    if fresh:
+        Cache(cache).outdate_folder(_folder_inputs(recipe))
     _refuse_other_systems()
 
     def make(scratch: Path) -> Archive:
@@ -122,6 +125,21 @@ def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = Fal
 
     inputs = (recipe.inputs, recipe.edited)
     return Cache(cache).get(ArchiveKind.ENVIRONMENT, inputs, make, fresh=fresh)
+
+
+def built(recipe: Recipe, cache: Path, progress: Progress) -> Path:
+    """The environment as a folder for jobs of this machine, built unless it is there.
+
+    Raises:
+        PackingError: it cannot be built, with what uv said.
+    """
+    return Cache(cache).folder_of(
+        _folder_inputs(recipe), lambda target: recipe.build(target, progress)
+    )
+
+
+def _folder_inputs(recipe: Recipe) -> object:
+    return ("environment", recipe.inputs)
 
 
 def find() -> str:
