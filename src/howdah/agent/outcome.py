@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from howdah.core.causes import KERNEL_KILL
 from howdah.core.messages import Exit
 
 _SHELL_KILLED = 128 + signal.SIGKILL
@@ -129,6 +130,7 @@ def exit_of(
     is_held: Callable[[int], bool] = lambda port: False,
     over_memory: str = "",
     kernel_kills: int = 0,
+    limit_mb: int | None = None,
     timed_out: bool = False,
     run_s: float | None = None,
     told: bool = False,
@@ -145,6 +147,7 @@ def exit_of(
         is_held: whether another program has one of those now.
         over_memory: what it used and was allowed, if the agent ended it for that.
         kernel_kills: by how much the kernel's count of out-of-memory kills grew meanwhile.
+        limit_mb: what its control group may use; None: it has no limit of its own.
         timed_out: the agent ended it at its run time-out ``run_s``.
         told: the agent ended it because the coordinator wanted it, not for reasons of its own.
         folder: its working folder.
@@ -160,7 +163,8 @@ def exit_of(
     if over_memory:
         details.append(over_memory)
     if by_kernel:
-        details.append("the kernel's out-of-memory killer ended it (oom_kill of its control group)")
+        of = f", which may use {limit_mb} MB" if limit_mb is not None else ""
+        details.append(f"{KERNEL_KILL}: oom_kill of its control group{of}")
     if timed_out:
         details.append(f"ended at its run time-out of {run_s:g} s" if run_s else "run time-out")
     failed = program.status != 0

@@ -236,6 +236,7 @@ class ProgramRun:
             is_held=self._is_held,
             over_memory=self._over_memory,
             kernel_kills=oom.kills(),
+            limit_mb=oom.limit_mb(),
             timed_out=self._timed_out,
             run_s=self._start.run_s,
             told=self._told,

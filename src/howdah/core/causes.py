@@ -153,6 +153,9 @@ RULES: dict[FailureCause, Rule] = {
     ),
 }
 
+KERNEL_KILL = "the kernel's out-of-memory killer ended it"
+"""Begins an `Exit.detail`: not the agent ended it, at the role's ``memory``."""
+
 _OWN_SIGNALS = frozenset(
     {
         signals.SIGABRT,

@@ -6,12 +6,13 @@ Times are seconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from howdah.core.causes import RULES, FailureCause, signal_name
-from howdah.core.messages import Exit, Made, Task
+from howdah.core.causes import KERNEL_KILL, RULES, FailureCause, signal_name
+from howdah.core.messages import Made, Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
@@ -267,13 +268,49 @@ def _task_view(state: JobState, data: TaskData, ranks: Mapping[Task, int | None]
     )
 
 
-def _advice(cause: FailureCause, exit: Exit | None) -> str:
-    """What to do about a failure of that class."""
+_MISSING = re.compile(
+    r"(?:FileNotFoundError|No such file or directory): [^'\"]*['\"](?P<quoted>[^'\"]+)['\"]"
+    r"|FileNotFoundError: (?P<bare>\S+) not found"
+    r"|(?P<told>[^\s'\":]*[./][^\s'\":]*)['\"]?: No such file or directory"
+)
+"""Python's words for a file that is not there; NumPy's; those of commands of the system."""
+
+
+def _missing_file(lines: Sequence[str]) -> str | None:
+    """The relative path that a program's end names as not found, if it does."""
+    if any("_execute_child" in line for line in lines):  # a program that subprocess was to start
+        return None
+    for line in reversed([line for line in lines if line.strip()][-3:]):
+        if (found := _MISSING.search(line)) and "shared object" not in line:
+            name = found["quoted"] or found["bare"] or found["told"]
+            return None if name.startswith(("/", "~")) or ":" in name else name
+    return None
+
+
+def _advice(failure: Failure) -> str:
+    """What to do about that failure."""
+    cause, exit, role = failure.report.cause, failure.report.exit, failure.report.task.role
     if cause is FailureCause.USER_CODE and exit is not None and exit.port is not None:
         return (
             f"Port {exit.port} was in use. Howdah did not reserve it: the program chose it itself, "
             "and two programs on one machine can't have the same port. Use `HOWDAH_PORT`, which is "
             "each task's own, or ask for more with the role's `ports` and read `HOWDAH_PORTS`."
+        )
+    if cause is FailureCause.USER_CODE and (missing := _missing_file(failure.lines)) is not None:
+        return (
+            f"{missing} is not where the program ran: in a copy of the source folder, unless the job is "
+            "in-place. Name the file under `files`, which puts it beside the program, or give an absolute path "
+            "that each machine of the job has. On this machine alone, `howdah run --in-place` runs the "
+            "program in the source folder itself. To a cluster goes what no .gitignore leaves out: `howdah pack`."
+        )
+    if cause is FailureCause.OUT_OF_MEMORY:
+        less = "lower the batch size or the number of data-loading workers"
+        if exit is None or KERNEL_KILL not in exit.detail:
+            return f"Raise `roles.{role}.memory`, which limits each of the role's containers, or {less}."
+        return (
+            f"The kernel found no memory left. On YARN, raise `roles.{role}.memory`; in Spark's executors, "
+            "`spark.executor.memoryOverhead`; on one machine, run fewer tasks at once, or raise the limit of "
+            f"the container or session that Howdah runs in. Or {less}."
         )
     return RULES[cause].advice
 
@@ -287,7 +324,7 @@ def _failure_view(failure: Failure) -> FailureView:
         generation=report.generation,
         cause=report.cause.value,
         what=report.what,
-        advice=_advice(report.cause, exit),
+        advice=_advice(failure),
         exit_code=exit.code if exit else None,
         signal=signal_name(exit.signal) if exit and exit.signal else None,
         time=report.time,

@@ -87,6 +87,19 @@ def test_without_a_counter_nothing_is_proven(tmp_path: Path) -> None:
     assert OomWatch(tmp_path / "none").kills() == 0
 
 
+def test_the_nearest_limit_around_the_group_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "slice" / "step" / "memory.events"
+    file.parent.mkdir(parents=True)
+    assert OomWatch(file).limit_mb() is None
+    (file.parent / "memory.max").write_text("max\n")
+    assert OomWatch(file).limit_mb() is None
+    (tmp_path / "slice" / "memory.max").write_text(f"{2 << 30}\n")
+    assert OomWatch(file).limit_mb() == 2048
+    old = tmp_path / "memory.oom_control"
+    (tmp_path / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    assert OomWatch(old).limit_mb() is None
+
+
 def test_kills_are_counted_from_the_beginning(tmp_path: Path) -> None:
     file = tmp_path / "memory.events"
     file.write_text("oom 1\noom_kill 4\n")

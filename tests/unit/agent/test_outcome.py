@@ -34,7 +34,8 @@ def test_a_signal_is_told_as_signal() -> None:
 def test_a_kill_is_out_of_memory_only_if_the_kernel_counted_one(status: int) -> None:
     ends = [EndedProgram(process=0, status=status)]
     assert not exit_of(ends).out_of_memory
-    proven = exit_of(ends, kernel_kills=1)
+    proven = exit_of(ends, kernel_kills=1, limit_mb=2048)
+    assert "which may use 2048 MB" in proven.detail
     assert proven.out_of_memory
     assert "out-of-memory killer" in proven.detail
 

@@ -11,6 +11,7 @@ number in the order of the bus.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import posixpath
 import re
@@ -144,6 +145,10 @@ def _unescaped(path: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
+_UNLIMITED = 1 << 60
+"""Version 1 writes the largest number of pages there is."""
+
+
 class OomWatch:
     """How many processes the kernel has ended for memory since this was made."""
 
@@ -154,6 +159,16 @@ class OomWatch:
     def kills(self) -> int:
         """Since the beginning; 0 where the kernel does not tell."""
         return max(_count(self._file) - self._before, 0)
+
+    def limit_mb(self) -> int | None:
+        """What the control group, or one around it, may use; None where nothing limits it."""
+        limits: list[int] = []
+        for folder in self._file.parents if self._file else ():
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                with contextlib.suppress(OSError, ValueError):  # "max" is no limit
+                    limits.append(int((folder / name).read_text("ascii")))
+        least = min(limits, default=_UNLIMITED)
+        return least // _MB if least < _UNLIMITED else None
 
 
 def _own_file() -> Path | None:
