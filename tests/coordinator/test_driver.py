@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from howdah.coordinator.driver import Clock, EventDriver, JobOver, replay
+from howdah.coordinator.driver import ROUND, Clock, EventDriver, JobOver, replay
 from howdah.coordinator.event_log import EventLog
 from howdah.core.machine import Machine
 from howdah.core.messages import (
@@ -147,6 +147,24 @@ async def test_the_machine_is_told_when_its_next_time_has_come() -> None:
     world.now = 100.5
     await until(lambda: len(world.machine.heard) == 2)
     assert world.machine.heard[1:] == [TimePassed()]
+    await world.end()
+
+
+@in_loop
+async def test_a_time_that_has_come_does_not_wait_for_the_last_of_many_events() -> None:
+    world = _World()
+    world.journal.gate.clear()
+    world.driver.emit(AgentDisconnected(container_id="c"))
+    await until(lambda: world.journal.entries)
+    world.machine.due = [101.0, 9999.0]
+    for _ in range(ROUND):
+        world.driver.emit(AgentDisconnected(container_id="c"))
+    world.now = 102.0
+    for _ in range(ROUND):
+        world.driver.emit(AgentDisconnected(container_id="c"))
+    world.journal.gate.set()
+    await until(lambda: len(world.done) == 2 * ROUND + 2)
+    assert world.machine.heard.index(TimePassed()) == 1 + ROUND
     await world.end()
 
 

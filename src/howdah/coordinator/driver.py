@@ -4,7 +4,7 @@ One round takes every event that has come (and every timer that is due) through 
 events and records into the journal, waits for one commit, and only then has the commands carried
 out. So nothing is done that a new coordinator would not know of. While a commit runs, further
 events gather for the next round: under load a commit serves many events. Each is handled at the time
-at which it came, and that of a timer comes last: a slow commit makes nothing late that came in time.
+at which it came, and timers come after those that came before them: a slow commit makes nothing late.
 
 What a crash can leave behind is a durable event whose commands were not carried out. The machine
 repairs that on `CoordinatorStarted` and on what agents say they hold.
@@ -182,8 +182,9 @@ class EventDriver:
             item = self._inbox.popleft()
             taken.append(item)
             self._take(item.what, item.came, commands, records)
-        due, now = self._machine.next_due(), self._clock.now()
-        if not self._inbox and due is not None and due <= now:
+        due = self._machine.next_due()
+        now = self._inbox[0].came if self._inbox else self._clock.now()
+        if due is not None and due <= now:
             self._take(TimePassed(), now, commands, records)
             if self._machine.next_due() == due:
                 raise RuntimeError(f"the machine has not moved what was due at {due}")
