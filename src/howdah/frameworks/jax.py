@@ -8,8 +8,8 @@ that passes arguments takes them from JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
 Process 0 serves the coordination service on its first port. gRPC binds it with SO_REUSEPORT
 (``grpc.so_reuseport``, on by default on Linux), so the agent holds it until then;
-``TF_GRPC_REUSE_PORT`` is how it is told so, JAX itself does not read it. JAX_LOCAL_DEVICE_IDS gives each of a
-task's several programs one GPU of its own, and a single one all: Open MPI's would be one.
+``TF_GRPC_REUSE_PORT`` is how it is told so, JAX itself does not read it. JAX_LOCAL_DEVICE_IDS shares the GPUs
+of a task out among its programs: Open MPI's would be one each, also for a single program.
 
 As observed with JAX 0.10 and gloo collectives: SIGTERM is swallowed, survivors of a dead process
 need up to 97 s to end, none can rejoin alone. So the whole gang restarts, with a short grace.
@@ -46,10 +46,10 @@ class Jax(Collective):
             "OMPI_COMM_WORLD_RANK": env["JAX_PROCESS_ID"],
             "OMPI_COMM_WORLD_LOCAL_RANK": str(process),
         }
-        if member.processes > 1 and gpus >= member.processes:
-            hints["JAX_LOCAL_DEVICE_IDS"] = str(process)
-        elif gpus:
-            hints["JAX_LOCAL_DEVICE_IDS"] = ",".join(map(str, range(gpus)))
+        if gpus:
+            begin, end = (at * gpus // member.processes for at in (process, process + 1))
+            own = range(begin, end) or (process % gpus,)
+            hints["JAX_LOCAL_DEVICE_IDS"] = ",".join(map(str, own))
         if member.rank == 0 and topology.world_size > 1:
             hints["TF_GRPC_REUSE_PORT"] = "1"
         env |= addresses.unless_set(job, member, hints)

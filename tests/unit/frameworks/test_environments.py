@@ -106,6 +106,15 @@ def test_each_of_several_jax_processes_of_a_task_has_its_own_gpu():
     assert (env["JAX_PROCESS_ID"], env["JAX_LOCAL_DEVICE_IDS"]) == ("3", "1")
 
 
+@pytest.mark.parametrize(
+    ("gpus", "shares"), [(5, ["0,1", "2,3,4"]), (4, ["0,1", "2,3"]), (1, ["0", "0"])]
+)
+def test_the_jax_processes_of_a_task_share_its_gpus_out(gpus, shares):
+    made = job("jax", {"worker": Role(instances=2, processes=2, gpus=gpus)})
+    given = [environment(made, TWO_OF_TWO, "worker:1", process) for process in (0, 1)]
+    assert [env["JAX_LOCAL_DEVICE_IDS"] for env in given] == shares
+
+
 def test_a_single_jax_process_has_all_gpus_of_its_task():
     made = job("jax", {"worker": Role(instances=2, gpus=4)})
     assert environment(made, TWO, "worker:1")["JAX_LOCAL_DEVICE_IDS"] == "0,1,2,3"
