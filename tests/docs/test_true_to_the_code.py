@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import sys
 import tomllib
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 
@@ -14,9 +16,11 @@ import pytest
 
 from howdah.client.errors import ExitCode
 from howdah.core.causes import RULES, FailureCause
+from howdah.core.plan import Join
 from howdah.frameworks import registry
 from howdah.storage import layout
-from tests.docs.pages import DOCS, PAGES, ROOT
+from tests.docs.pages import DOCS, PAGES, ROOT, blocks
+from tests.unit.frameworks import gangs
 
 SOURCE = ROOT / "src" / "howdah"
 
@@ -104,6 +108,32 @@ def test_every_framework_has_a_page_with_all_its_variables(framework: str) -> No
     page = (DOCS / "frameworks" / f"{framework}.md").read_text(encoding="utf-8")
     missing = {name for name in variables if not re.search(rf"\b{name}\b", page)}
     assert not missing
+    table = (DOCS / "frameworks" / "index.md").read_text(encoding="utf-8").partition("\n## ")[0]
+    assert f"| [{framework}]({framework}.md)" in table
+
+
+def test_the_frameworks_shown_are_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = DOCS / "frameworks" / "index.md"
+    first, second = [block.text for block in blocks("python") if block.page == page]
+    project = next(block.text for block in blocks("text") if "[project.entry" in block.text)
+    (point,) = tomllib.loads(project)["project"]["entry-points"][registry.GROUP].items()
+    shown = ModuleType(point[1].partition(":")[0])
+    monkeypatch.setitem(sys.modules, shown.__name__, shown)
+    monkeypatch.setattr(
+        registry, "entry_points", lambda *, group: [EntryPoint(*point, registry.GROUP)]
+    )
+    joins: list[Join] = []
+    for text in (first, second):
+        exec(text, vars(shown))
+        registry.get.cache_clear()
+        made = gangs.job("toy", {"worker": 2, "tensorboard": 1})
+        joins.append(gangs.roles(made)["worker"].join)
+        if text is first:
+            place = gangs.topology(("worker:0", 0), ("worker:1", 1), ("tensorboard:0", None))
+            assert gangs.environment(made, place, "worker:1") == {"TOY_SIZE": "2", "TOY_RANK": "1"}
+            assert gangs.environment(made, place, "tensorboard:0") == {}
+    registry.get.cache_clear()
+    assert joins == [Join.NETWORK, Join.NOW]
 
 
 def test_the_page_of_the_job_directory_has_every_name() -> None:
