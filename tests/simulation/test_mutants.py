@@ -553,6 +553,13 @@ MUTANTS = [
         "a_stage_may_be_done_while_another_container_is_still_waited_for(Mode.EACH)",
     ),
     Mutant(
+        "tasks that are done keep their containers until the job ends",
+        "reconcile.py",
+        '        tasks.release(context, data, "it is done")',
+        "        pass",
+        "a_task_of_mode_each_that_is_done_keeps_no_container_from_others()",
+    ),
+    Mutant(
         "a success during a failure window is thrown away",
         "reconcile.py",
         "if state.phase not in (*WORKING, JobPhase.FAILURE_WINDOW):",

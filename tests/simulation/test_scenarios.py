@@ -1168,6 +1168,18 @@ def test_tracked_roles_that_are_done_while_the_gang_is_still_forming_count() -> 
     assert [world.attempt(f"worker:{i}") for i in range(3)] == [1, 1, 1]
 
 
+def test_a_task_of_mode_each_that_is_done_keeps_no_container_from_others() -> None:
+    """As a sidecar that is done: nothing starts either again."""
+    job = plan(role("worker", 2, restart=Restart.TASK, join=Join.NOW), sidecar(), mode=Mode.EACH)
+    world = running(job)
+    world.until(lambda: world.runs("tensorboard:0"))
+    agents = [world.agent("worker:0"), world.agent("tensorboard:0")]
+    world.succeed("worker:0", "tensorboard:0")
+    world.until(lambda: not any(agent.alive for agent in agents), 60.0)
+    assert world.runs("worker:1") and world.state.phase is JobPhase.RUNNING
+    succeeds(world, "worker:1")
+
+
 def test_a_program_that_is_done_before_it_was_seen_to_run_has_succeeded() -> None:
     habits = Habits(work=lambda task, attempt: (0.0, Exit(code=0)))
     world = World(plan(role("worker", 3, join=Join.NOW)), habits=habits)

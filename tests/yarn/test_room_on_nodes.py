@@ -59,6 +59,14 @@ def test_gangs_come_from_wherever_room_is_by_then(yarn: Yarn) -> None:
     assert second.wait().outcome == "succeeded"
 
 
+def test_tasks_of_mode_each_take_turns_with_the_room_there_is(yarn: Yarn) -> None:
+    roles = WORKERS.format(n=8, memory=896, command="echo done")
+    job = yarn.submit(f'mode = "each"\n{roles}')
+    final = job.wait()
+    assert final.outcome == "succeeded", final.reason
+    assert [job.log(f"worker:{index}") for index in range(8)] == ["done"] * 8
+
+
 def test_a_gang_waits_for_a_node_that_a_growing_cluster_adds(yarn: Yarn) -> None:
     cluster = yarn.cluster
     added = "nodemanager3"

@@ -250,6 +250,9 @@ def _alone(context: EventContext, data: TaskData) -> None:
         if unit is not None and context.passed(unit.retry_at):
             context.set_time(unit, "retry_at", None)
         return  # the gang brings it back
+    done = data.state is S.SUCCEEDED and data.container_id is not None
+    if done and (context.each() or not member):
+        tasks.release(context, data, "it is done")  # others may wait for the room it takes
     if unit is not None and unit.kind is not UnitKind.GANG:
         restart.judge_alone(context, data, unit)
         if unit.window_until is not None or data.retired:

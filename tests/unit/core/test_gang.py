@@ -5,6 +5,8 @@ from __future__ import annotations
 from howdah.core.messages import (
     AgentRegistered,
     CancelRequests,
+    ContainerEnded,
+    ContainerEndKind,
     ContainerGranted,
     LaunchAgent,
     PrepareTask,
@@ -177,6 +179,21 @@ def test_in_mode_each_a_task_starts_when_it_is_ready() -> None:
     assert bench.of(StartTask)
     bench.join_all()
     assert bench.phase is JobPhase.ALLOCATING
+
+
+def test_in_mode_each_a_task_that_is_done_gives_its_container_back() -> None:
+    """Where there is room for one container only, the tasks take turns."""
+    bench = Bench(workers(2, restart=Restart.TASK, join=Join.NOW), mode=Mode.EACH)
+    bench.tell(ContainerGranted(request_id=1, container_id="c1", node="n"))
+    bench.register_all()
+    bench.prepare_all()
+    bench.join_all()
+    bench.exit(WORKER[0], code=0)
+    assert [command.container_id for command in bench.of(ReleaseContainer)] == ["c1"]
+    bench.tell(ContainerEnded(container_id="c1", kind=ContainerEndKind.RELEASED))
+    bench.run()
+    bench.exit(WORKER[1], code=0)
+    assert bench.state.outcome is Outcome.SUCCEEDED
 
 
 def test_an_elastic_gang_starts_with_its_minimum_and_grows() -> None:
