@@ -269,7 +269,7 @@ def _on_hung(context: EventContext, event: TaskHung) -> None:
         return
     if state.hang is not None or state.phase not in WORKING:
         return
-    alone = context.alone(data) or context.role(data.task).restart is Restart.TASK
+    alone = context.each() or context.alone(data) or context.role(data.task).restart is Restart.TASK
     running = [data] if alone else context.in_states(context.gang(), S.RUNNING)
     context.record(
         "hang",

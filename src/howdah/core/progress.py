@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from howdah.core.messages import Task
 from howdah.core.plan import Join, Plan, RolePlan
+from howdah.core.restart import WORKING
 from howdah.core.state import JobPhase, JobState, TaskState
-from howdah.spec.model import Restart, Tracking
+from howdah.spec.model import Mode, Restart, Tracking
 
 
 class Liveness:
@@ -39,9 +40,9 @@ class HangWatch:
     """No progress within a role's hang limit.
 
     A synchronous gang progresses together: most of its ranks print nothing, so one rank's progress
-    is everybody's, and only when all watched members are idle is it a hang. Tasks that restart
-    alone, or that have no peers and are never restarted, are watched alone. The clock of a gang starts
-    when its last member has joined, that of a single task when it has.
+    is everybody's, and only when all watched members are idle is it a hang. Tasks of mode each, and those
+    that restart alone, or that have no peers and are never restarted, are watched alone. The clock of a
+    gang starts when its last member has joined, that of a single task when it has.
     """
 
     def __init__(self, plan: Plan, now: float) -> None:
@@ -62,7 +63,9 @@ class HangWatch:
 
     def due(self, state: JobState, now: float) -> list[tuple[Task, int, float]]:
         """Attempts to be called hung: task, attempt, seconds without progress."""
-        if state.phase is not JobPhase.RUNNING or state.hang is not None:
+        each = self._plan.mode is Mode.EACH
+        # In mode each some run while others still wait for their containers.
+        if state.phase not in (WORKING if each else (JobPhase.RUNNING,)) or state.hang is not None:
             return []
         found: list[tuple[Task, int, float]] = []
         gang: list[tuple[float, Task, int, float]] = []
@@ -77,7 +80,7 @@ class HangWatch:
                 if data.joined_at is None:
                     continue  # until it has met its peers, its start-up time-out is its limit
                 idle = now - self._last(data.task, data.attempt, data.joined_at)
-                if _alone(role):
+                if each or _alone(role):
                     if idle > role.hang_s:
                         found.append((data.task, data.attempt, idle))
                 else:

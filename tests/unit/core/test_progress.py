@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
+from howdah.core.messages import ContainerGranted, DumpStacks, TaskHung
 from howdah.core.plan import Join, RolePlan
 from howdah.core.progress import HangWatch, Liveness
-from howdah.spec.model import Restart
+from howdah.spec.model import Mode, Restart
 from tests.unit.core.bench import WORKER, Bench, workers
 
 
@@ -54,6 +57,23 @@ def test_independent_tasks_that_are_never_restarted_are_watched_alone() -> None:
     watch.observe(WORKER[0], 1, bench.now + 9.0)
     found = watch.due(bench.state, bench.now + 12.0)
     assert [task for task, _, _ in found] == [WORKER[1]]
+
+
+@pytest.mark.parametrize("restart", list(Restart))
+def test_in_mode_each_a_task_hangs_whatever_the_others_do(restart: Restart) -> None:
+    """Others wait for their containers, and one makes progress."""
+    bench = Bench(workers(3, hang_s=10.0, restart=restart), mode=Mode.EACH)
+    for number in (1, 2):
+        bench.tell(ContainerGranted(request_id=number, container_id=f"c{number}", node="n"))
+    bench.register_all()
+    bench.prepare_all()
+    bench.join_all()
+    watch = HangWatch(bench.state.job, bench.now)
+    watch.observe(WORKER[0], 1, bench.now + 9.0)
+    ((task, attempt, idle),) = watch.due(bench.state, bench.now + 12.0)
+    assert task == WORKER[1]
+    bench.tell(TaskHung(task=task, attempt=attempt, idle_s=idle))
+    assert [command.task for command in bench.of(DumpStacks)] == [WORKER[1]]
 
 
 def test_servers_that_only_serve_and_roles_without_limit_never_hang() -> None:
