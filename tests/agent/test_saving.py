@@ -11,7 +11,7 @@ import psutil
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
 from tests.agent.rig import TASK, Rig, python, shell, start_message, until
-from tests.agent.test_checkpoints import chief, outputs, settings
+from tests.agent.test_checkpoints import chief, outputs, saved_before, settings
 
 WRITE = "open('checkpoints/step', 'w').write('500')\n"
 
@@ -217,9 +217,38 @@ async def test_a_newer_checkpoint_than_the_store_s_is_not_thrown_away(tmp_path: 
         )
         assert (await rig.exit(2)).transient, "the store is still away"
         store.unlink()
-        prepared = await rig.prepare(attempt=3, checkpoint=settings(tmp_path))
-        assert prepared.restored is not None and prepared.restored.startswith("000001 ")
+        again = {"generation": 3, "ports": 0, "checkpoint": settings(tmp_path)}
+        rig.tell(Prepare(task=TASK, attempt=3, **again))
+        assert "000001" in (await rig.exit(3)).failed_to_start, "others may have begun without it"
         assert (await rig.hear(CheckpointSaved)).name == "000001"
+        prepared = await rig.prepare(attempt=4, checkpoint=settings(tmp_path))
+        assert prepared.restored is not None and prepared.restored.startswith("000001 ")
+        folder = Path(agent.launch.work_dir) / "task/checkpoints"
+        assert (folder / "step").read_text() == "500"
+
+
+async def test_what_is_saved_at_a_restore_is_what_the_job_goes_on_from(tmp_path: Path) -> None:
+    """An older version was named, for all members of the gang alike: they begin anew from the newer one."""
+    spec = settings(tmp_path, version=saved_before(tmp_path, step="400"))
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare(checkpoint=spec)
+        (tmp_path / "store").rename(tmp_path / "elsewhere")
+        store = away(tmp_path)
+        await rig.start(chief(WRITE))
+        await until((Path(agent.launch.work_dir) / "unsaved-checkpoint").exists)
+        assert (await rig.stop(grace_s=0, save_s=0)).unsaved
+        store.unlink()
+        (tmp_path / "elsewhere").rename(store)
+        rig.tell(Prepare(task=TASK, attempt=2, generation=2, ports=0, checkpoint=spec))
+        exit = await rig.exit(2)
+        assert exit.transient and "000002" in exit.failed_to_start
+        saved = await rig.hear(CheckpointSaved)
+        assert (saved.name, saved.attempt) == ("000002", 2)
+        ended = await rig.hear(TaskExited, lambda m: m.attempt == 2)
+        assert rig.heard.index(saved) < rig.heard.index(ended)
+        prepared = await rig.prepare(attempt=3, checkpoint={**spec, "version": saved.name})
+        assert prepared.restored is not None and prepared.restored.startswith("000002 ")
         folder = Path(agent.launch.work_dir) / "task/checkpoints"
         assert (folder / "step").read_text() == "500"
 

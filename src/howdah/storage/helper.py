@@ -21,10 +21,16 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
 from howdah.storage.errors import in_words, is_transient
 
 WORKS = ("restore", "publish", "watch", "push", "pull", "copy-outputs", "copy-log")
+
+
+class SavedMeanwhile(Exception):
+    """There is a newer version than when the attempt was begun, and others may have begun from an older one."""
+
+    transient = True
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -86,6 +92,11 @@ def _checkpoints(work: str, spec: CheckpointSpec) -> None:
 
         if (kept := take_over(spec)) is not None:
             _report(kept)
+        if isinstance(kept, Saved) and spec.source != "each":
+            raise SavedMeanwhile(
+                f"{kept.version}, which was kept while {spec.place} was away, has just been saved, and the "
+                "job goes on from that"
+            )
         _report(restore(spec))
 
 
