@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,9 +56,12 @@ class GpuHarness(LocalHarness):
         self.listed = 0
         self.machine: Sequence[Device] = DEVICES
         self.driver_problem = ""
+        self.driver_answers = threading.Event()
+        self.driver_answers.set()
 
     def lister(self) -> Sequence[Device]:
         self.listed += 1
+        self.driver_answers.wait(20.0)
         if self.driver_problem:
             raise GpuError(self.driver_problem)
         return self.machine
@@ -261,6 +265,35 @@ def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
             third = await harness.coordinator()
             harness.driver_problem = ""
             await third.grant(2)
+
+    run(test)
+
+
+def test_containers_go_on_while_the_driver_does_not_answer_their_next_coordinator(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            harness.roles = {**harness.roles, "evaluator": RoleResources()}
+            (container,) = await coordinator.grant(1)
+            await harness.launch(coordinator, container, "locks")
+            await harness.pids(container)
+            await harness.crash(coordinator)
+
+            harness.driver_answers.clear()
+            second = await harness.coordinator()
+            assert list(second.held) == [container]
+            await second.ask(2)
+            assert "the GPU driver" in await second.backend.waiting()
+            await second.ask(3, role="evaluator")
+            await second.granted(3)
+            await harness.crash(second)  # which does not wait for the driver either
+
+            third = await harness.coordinator()
+            await third.ask(2)
+            harness.driver_answers.set()
+            await third.granted(2)
 
     run(test)
 

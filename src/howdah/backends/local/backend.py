@@ -15,8 +15,10 @@ import math
 import os
 import random
 import socket
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 
 import msgspec
 
@@ -24,7 +26,12 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, BackendError, PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import container_paths
-from howdah.backends.local.allocation import choose, gpus_short, minimums
+from howdah.backends.local.allocation import (
+    MachineCapacity,
+    choose,
+    gpus_short,
+    minimums,
+)
 from howdah.backends.local.connection import NodeConnection
 from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
@@ -146,29 +153,29 @@ class LocalBackend(Backend):
         self._roles = roles
         plan = self._plan()
         self._minimum = minimums(plan)
-        with_gpus = any(role.gpus for role in roles.values())
-        (machine, self._devices), _ = await asyncio.gather(
-            asyncio.to_thread(look, with_gpus, self._lister, self._visible),
-            asyncio.to_thread(self._lay_out),
-        )
-        self._listed = asyncio.get_running_loop().time()
-        try:
-            refuse_impossible(roles, plan, machine)
-        except BackendError as error:
-            if not any(self._directory.containers.glob(f"*/{PROCESS}")):
-                raise
-            log.warning("%s\nIts containers go on, and it gets no other GPUs", error)
-            self._impossible = str(error)
-        if machine.unusable_gpus:
-            log.warning("%s", machine.unusable_gpus)
-        for name, role in roles.items():
-            if role.cores is not None and role.cores > machine.cores:
-                log.warning(
-                    "roles.%s.cores = %d, this machine has %d: its tasks will take turns",
-                    name,
-                    role.cores,
-                    machine.cores,
-                )
+        goes_on = any(self._directory.containers.glob(f"*/{PROCESS}"))
+        if goes_on and any(role.gpus for role in roles.values()):
+            # Its agents end if they have to wait, and the driver may take long, or never answer.
+            self._impossible = "It is not known which GPUs this machine has"
+            self._list_again()
+            await asyncio.to_thread(self._lay_out)
+        else:
+            (machine, self._devices), _ = await asyncio.gather(
+                self._look(), asyncio.to_thread(self._lay_out)
+            )
+            self._listed = asyncio.get_running_loop().time()
+            if not goes_on:
+                refuse_impossible(roles, plan, machine)
+            if machine.unusable_gpus:
+                log.warning("%s", machine.unusable_gpus)
+            for name, role in roles.items():
+                if role.cores is not None and role.cores > machine.cores:
+                    log.warning(
+                        "roles.%s.cores = %d, this machine has %d: its tasks will take turns",
+                        name,
+                        role.cores,
+                        machine.cores,
+                    )
         await self._connection.open()
         self._emit = emit
         for event in self._early:
@@ -196,6 +203,8 @@ class LocalBackend(Backend):
 
     async def waiting(self) -> str:
         """See `howdah.backends.base.Backend.waiting`: here only GPUs are waited for."""
+        if self._pending and self._listing is not None:
+            return "the GPU driver was asked which GPUs can be used, and has not answered yet"
         if self._free is None:
             return ""
         return gpus_short(
@@ -256,10 +265,15 @@ class LocalBackend(Backend):
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        if not self._pending or self._closed or self._listing is not None:
+        if not self._pending or self._closed:
             return
         gpus = {name: role.gpus for name, role in self._roles.items()}
         pending = list(self._pending.values())
+        held = Counter(container.role for container in self._containers.values())
+        if self._listing is not None:  # what needs no GPUs waits for none
+            for request in choose(pending, gpus, held, self._minimum, 0):
+                self._give(request, ())
+            return
         chosen: list[ContainerRequest] = []
         known = listed or asyncio.get_running_loop().time() - self._listed < FRESH_S
         if self._impossible and (wanting := [r for r in pending if gpus[r.role]]):
@@ -272,7 +286,6 @@ class LocalBackend(Backend):
 
         def decide(free: int) -> int:
             self._free = free
-            held = Counter(c.role for c in self._containers.values())
             chosen[:] = choose(pending, gpus, held, self._minimum, free)
             count = sum(gpus[request.role] for request in chosen)
             if 0 < count < free and not known:
@@ -306,7 +319,7 @@ class LocalBackend(Backend):
 
     async def _list(self) -> None:
         try:
-            machine, devices = await asyncio.to_thread(look, True, self._lister, self._visible)
+            machine, devices = await self._look()
             if machine.gpu_problem:
                 log.warning("GPUs are chosen by what was known before: %s", machine.gpu_problem)
             else:
@@ -317,10 +330,27 @@ class LocalBackend(Backend):
                     self._impossible = ""
                 except BackendError as error:
                     self._impossible = str(error)
+                    log.warning("%s\nIts containers go on, and it gets no other GPUs", error)
         finally:
             self._listing = None
             self._listed = asyncio.get_running_loop().time()
             self._grant(listed=True)
+
+    async def _look(self) -> tuple[MachineCapacity, Sequence[Device]]:
+        """See `look`. Nothing waits for its thread, nor does the end of this process: a driver may
+        never answer."""
+        found: Future[tuple[MachineCapacity, Sequence[Device]]] = Future()
+        found.set_running_or_notify_cancel()
+        with_gpus = any(role.gpus for role in self._roles.values())
+
+        def work() -> None:
+            try:
+                found.set_result(look(with_gpus, self._lister, self._visible))
+            except BaseException as error:
+                found.set_exception(error)
+
+        threading.Thread(target=work, name="list GPUs", daemon=True).start()
+        return await asyncio.wrap_future(found)
 
     def _look_again(self, delay_s: float) -> None:
         self._retry = asyncio.get_running_loop().call_later(delay_s, self._grant)
