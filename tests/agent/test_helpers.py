@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from howdah.agent import run
 from howdah.agent.children import Child, Helper
+from howdah.agent.monitoring.metrics import NO_LIBRARY
 
 MORE_THAN_A_PIPE_HOLDS = 20_000
 
@@ -45,3 +53,33 @@ async def test_a_helper_that_does_not_read_holds_nothing_up_and_is_told_the_last
             assert await helper.line() is None
         finally:
             helper.close()
+
+
+class Helpers:
+    """Helpers that print some lines each and end."""
+
+    def __init__(self, *lives: tuple[list[bytes], int]) -> None:
+        self._lives = list(lives)
+
+    @contextlib.asynccontextmanager
+    async def running(self, argv: list[str]) -> AsyncIterator[Any]:
+        lines, status = self._lives.pop(0)
+
+        async def line() -> bytes | None:
+            return lines.pop(0) if lines else None
+
+        async def wait() -> int:
+            return status
+
+        yield SimpleNamespace(line=line, wait=wait, problem="")
+
+
+async def test_use_of_gpus_is_measured_again_when_its_helper_has_died(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "_GPU_PAUSES_S", (0.0, 0.0))
+    helpers: Any = Helpers(([b"0.5 100"], -9), ([], 4), ([b"0.7 200"], 4), ([], NO_LIBRARY))
+    taken: list[Any] = []
+    await run.keep_measuring_gpus(helpers, ["GPU-7"], taken.append)
+    assert [use for use in taken if use != (None, None)] == [(0.5, 100.0), (0.7, 200.0)]
+    assert taken[-1] == (None, None)

@@ -9,19 +9,20 @@ import os
 import re
 import signal
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
 
 from howdah.agent import outcome, programs
 from howdah.agent.checkpoints import RestoredCheckpoint
-from howdah.agent.children import HelperProblem, module
+from howdah.agent.children import HelperProblem, Helpers, module
 from howdah.agent.container import ContainerContext
 from howdah.agent.forwarder import LogForwarder, NewestLine
 from howdah.agent.host.processes import handles, send_signal, usage
 from howdah.agent.host.tcp_table import packed
 from howdah.agent.monitoring.metrics import (
+    NO_LIBRARY,
     GpuUse,
     OomWatch,
     ProgressMonitor,
@@ -56,6 +57,8 @@ _STRANGER_LOOK_S = 5.0
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
 _GPU_LOOK_S = 2.0
+_GPU_PAUSES_S = (2.0, 300.0)
+"""First and longest pause before use of GPUs is measured again by another helper."""
 _LONGEST_ANSWER = 100_000
 """Characters: Linux takes no longer variable than 128 KiB."""
 
@@ -455,18 +458,10 @@ class ProgramRun:
         self._end(_TIME_OUT_GRACE_S)
 
     async def _measure_gpus(self, devices: Sequence[str]) -> None:
-        arguments = [str(_GPU_LOOK_S), *devices]
-        try:
-            async with self._container.helpers.running(
-                module("howdah.agent.monitoring.metrics", *arguments)
-            ) as helper:
-                while (line := await helper.line()) is not None:
-                    self._gpu = parse_gpus(line)
-                self._gpu = (None, None)
-                if helper.problem:
-                    log.warning("GPU use is not measured: %s", helper.problem)
-        except HelperProblem as problem:
-            log.warning("GPU use is not measured: %s", problem)
+        def take(use: GpuUse) -> None:
+            self._gpu = use
+
+        await keep_measuring_gpus(self._container.helpers, devices, take)
 
     # -- what it says ----------------------------------------------------------------------------
 
@@ -479,6 +474,34 @@ class ProgramRun:
     def _log_has_grown(self) -> None:
         self._progress.shown()
         self._container.followers.grown(self._start.task, self._start.attempt)
+
+
+async def keep_measuring_gpus(
+    helpers: Helpers, devices: Sequence[str], take: Callable[[GpuUse], None]
+) -> None:
+    """Have a helper measure, and another with growing pauses when it has ended: it may have been killed,
+    or the driver have been reset. Returns where the library is missing."""
+    (pause_s, longest_s), logged = _GPU_PAUSES_S, ""
+    while True:
+        try:
+            async with helpers.running(
+                module("howdah.agent.monitoring.metrics", str(_GPU_LOOK_S), *devices)
+            ) as helper:
+                while (line := await helper.line()) is not None:
+                    take(parse_gpus(line))
+                    pause_s, logged = _GPU_PAUSES_S[0], ""
+                status = await helper.wait()
+                problem = helper.problem or f"its helper ended with status {status}"
+        except HelperProblem as error:
+            status, problem = 0, str(error)
+        take((None, None))
+        if problem != logged:
+            log.warning("GPU use is not measured: %s", problem)
+            logged = problem
+        if status == NO_LIBRARY:
+            return
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, longest_s)
 
 
 _OUR_HOLD = (

@@ -33,6 +33,8 @@ _LOOK_S = 2.0
 """Between two looks into the checkpoint folder."""
 _ENTRIES = 2000
 _DEPTH = 4
+NO_LIBRARY = 3
+"""Exit code of the helper where the library that asks the driver is not installed."""
 
 Fingerprint = tuple[int, int, int]
 """Entries, newest modification, total size."""
@@ -279,7 +281,7 @@ def main(argv: Sequence[str]) -> int:
         import pynvml as nvml  # the module of the package nvidia-ml-py
     except ImportError:
         sys.stderr.write("the package nvidia-ml-py is not installed (howdah[gpu])\n")
-        return 3
+        return NO_LIBRARY
     interval_s, names = float(argv[0]), argv[1:]
     try:
         nvml.nvmlInit()
