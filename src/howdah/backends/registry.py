@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from howdah.plugins import broken as broken_plugins
@@ -91,6 +91,12 @@ def names() -> list[str]:
     """Names that may be asked for: built-in ones first, then plug-ins (broken ones too)."""
     plugins = {point.name for point in entry_points(group=GROUP)} - BUILT_IN.keys()
     return [*BUILT_IN, *sorted(plugins)]
+
+
+def unknown(name: str) -> Sequence[str]:
+    """All `names` if that is none of them; else nothing."""
+    known = [] if name in BUILT_IN else names()
+    return [] if name in known else known
 
 
 def create(name: str, directory: JobDirectory) -> Backend:

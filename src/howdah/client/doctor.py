@@ -23,11 +23,14 @@ from howdah.backends.findings import DoctorFinding, Health, fine, problem, warni
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
 from howdah.backends.local import processes, runtime_paths
 from howdah.client.lookup.site import running, site_of
+from howdah.client.submission.begin import backend_of_site
 from howdah.frameworks import registry as frameworks
+from howdah.spec import site
 from howdah.spec.model import Network
+from howdah.spec.problems import JobFileError
 from howdah.spec.units import port_range
 from howdah.storage import ownership
-from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
+from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs, may_be_made
 
 LEAST_DISK = 1024**3
 LEAST_FILES = 1024
@@ -58,6 +61,7 @@ def examine(store: str | None = None) -> Iterator[DoctorFinding]:
     looks: tuple[Callable[[], Iterator[DoctorFinding]], ...] = (
         _python,
         _machine,
+        _site_file,
         lambda: _jobs_folder(store),
         _sockets,
         _network,
@@ -119,14 +123,25 @@ def _memory() -> tuple[int, int] | None:
     return sizes["MemTotal"], sizes["MemAvailable"]
 
 
+def _site_file() -> Iterator[DoctorFinding]:
+    if (path := site.find(os.environ)) is None:
+        return
+    try:
+        backend = backend_of_site()
+    except JobFileError as error:
+        told = "; ".join(map(str, error.problems))
+        yield problem("site file", told, "correct it: until then no job is taken")
+    else:
+        yield fine("site file", f"{path}{f', backend {backend}' if backend else ''}")
+
+
 def _jobs_folder(store: str | None) -> Iterator[DoctorFinding]:
     try:
         base = base_folder(store)
     except StorageError as error:
         yield problem("job directories", str(error))
         return
-    existing = next(folder for folder in (base, *base.parents) if folder.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    if not may_be_made(base):
         yield problem(
             "job directories",
             f"{base} cannot be written",
@@ -140,7 +155,9 @@ def _jobs_folder(store: str | None) -> Iterator[DoctorFinding]:
             f"set HOWDAH_HOME to a folder of your own, or make that one yours and {ownership.REMEDY}",
         )
         return
-    free = shutil.disk_usage(existing).free
+    free = shutil.disk_usage(
+        next(folder for folder in (base, *base.parents) if folder.exists())
+    ).free
     text = f"{base}, {free / 1024**3:.1f} GiB free"
     if free < LEAST_DISK:
         yield warning("job directories", text, "make room, or set HOWDAH_HOME to a larger disk")

@@ -195,7 +195,7 @@ def _resolve(
     problems = Problems(document.origins)
     apply(document, settings, problems)
     path = Path(site_file) if site_file is not None else site_files.find(env)
-    site_document = site_files.read(path) if path is not None else from_mapping({}, None)
+    site_document = site_files.read(path, env) if path is not None else from_mapping({}, None)
     document = site_files.merge(site_document, document, problems)
     table = in_environment(document.table, env, problems)
     if default_name is not None and table.get("name") is None:

@@ -6,11 +6,11 @@ over, except ``[limits]``, which no job can change. ``backend`` says where jobs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from howdah.spec.problems import KeyPath, Problems
+from howdah.spec.problems import KeyPath, Problems, closest, listed, shown
 from howdah.spec.readers.document import Document, read_file
 from howdah.spec.values import Table, is_table
 
@@ -41,32 +41,39 @@ def find(env: Mapping[str, str]) -> Path | None:
     return next((path for path in candidates if path.is_file()), None)
 
 
-def read(path: Path) -> Document:
-    """The site file, without keys that are not for sites.
+def read(
+    path: Path, env: Mapping[str, str], backends: Callable[[str], Sequence[str]] = lambda name: ()
+) -> Document:
+    """The site file.
+
+    ``backends`` is given the name of a backend, and gives those that there are where that is none.
 
     Raises:
-        JobFileError: it cannot be read, or has such a key.
+        JobFileError: it cannot be read, or has keys or values that no site file may have: all of them.
     """
+    from howdah.spec.checks import hints, shape  # backends begin before job files are checked
+    from howdah.spec.substitute import in_environment
+
     document = read_file(path)
     problems = Problems(document.origins)
+    table = dict(document.table)
     for key in _NOT_FOR_SITES:
-        if key in document.table:
+        if key in table:
             problems.add((key,), "belongs in a job file, not in the site's")
-    backend = document.table.get(BACKEND)
+    backend = table.pop(BACKEND, None)
     if backend is not None and not isinstance(backend, str):
         problems.add((BACKEND,), "must be the name of a backend", 'for example "yarn"')
+    elif backend is not None and (known := backends(backend)):
+        near = closest(backend, known)
+        hint = f"did you mean {shown(near)}?" if near else f"known are {listed(known)}"
+        problems.add((BACKEND,), f"there is no backend {shown(backend)}", hint)
+    if near := closest(BACKEND, table.keys() - hints.tables_with().keys()):
+        problems.add((near,), "unknown key", f"did you mean {BACKEND}?")
+        del table[near]
+    problems.table = table = in_environment(table, env, problems)
+    shape.check(table, problems)
     problems.raise_any()
     return document
-
-
-def default_backend(env: Mapping[str, str]) -> str | None:
-    """The backend that the site file names, if there is one and it does.
-
-    Raises:
-        JobFileError: the site file cannot be read.
-    """
-    path = find(env)
-    return read(path).table.get(BACKEND) if path is not None else None
 
 
 def merge(site: Document, job: Document, problems: Problems) -> Document:

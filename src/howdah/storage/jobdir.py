@@ -328,6 +328,12 @@ class JobDirectory:
             raise StorageError(f"{path} can't be read: {error}") from error
 
 
+def may_be_made(base: Path) -> bool:
+    """Whether the user may make job directories in ``base``, and it where it is not there."""
+    existing = next(folder for folder in (base, *base.parents) if folder.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+
+
 def check_folder_of_jobs(base: Path) -> None:
     """Refuse a folder of job directories that others could replace, or put jobs into.
 

@@ -115,6 +115,20 @@ def test_the_site_file_and_the_environment_say_where_jobs_run(
     assert submission_start.default_backend() == "local"
 
 
+def test_a_misspelt_backend_of_the_site_file_is_told_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text('queu = "research"\nbackend = "yarm"\n')
+    monkeypatch.setenv("HOWDAH_SITE", str(site))
+    with pytest.raises(JobFileError) as error:
+        submission_start.default_backend()
+    assert [str(each) for each in error.value.problems] == [
+        f"{site}:1: queu: unknown key; did you mean queue?",
+        f'{site}:2: backend: there is no backend "yarm"; did you mean "yarn"?',
+    ]
+
+
 def test_a_refusing_backend_leaves_a_failed_job_with_the_reason() -> None:
     with pytest.raises(BackendError, match="no sockets"):
         start(job(), Starter(BackendError("no sockets can be made here")))

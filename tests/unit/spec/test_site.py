@@ -128,12 +128,13 @@ def test_a_job_at_its_limits_is_accepted(tmp_path: Path) -> None:
 
 
 def test_a_wrong_site_file_is_named(tmp_path: Path) -> None:
-    lines = told(tmp_path, 'queue = 5\n[limits]\nmax-gpu = 1\n[network]\nports = "1-2"\n')
+    lines = told(tmp_path, "queue = 5\n[limits]\nmax-gpu = 1\n")
     assert lines == [
         'site.toml:1: queue: 5 is a number, not text; write "5"',
         "site.toml:3: limits.max-gpu: unknown key; did you mean max-gpus?",
-        'site.toml:5: network.ports: "1-2" leaves the ports a user may have, 1024 to 65535',
     ]
+    ports = 'site.toml:2: network.ports: "1-2" leaves the ports a user may have, 1024 to 65535'
+    assert told(tmp_path, '[network]\nports = "1-2"\n') == [ports]
 
 
 def test_a_site_makes_no_jobs(tmp_path: Path) -> None:
@@ -142,6 +143,15 @@ def test_a_site_makes_no_jobs(tmp_path: Path) -> None:
         "site.toml:1: name: belongs in a job file, not in the site's",
         "site.toml:2: command: belongs in a job file, not in the site's",
         "site.toml:3: roles: belongs in a job file, not in the site's",
+    ]
+
+
+def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    lines = told(tmp_path, 'backnd = "yarn"\nname = "a"\n[timeouts]\ntotl = "3d"\n')
+    assert lines == [
+        "site.toml:1: backnd: unknown key; did you mean backend?",
+        "site.toml:2: name: belongs in a job file, not in the site's",
+        "site.toml:4: timeouts.totl: unknown key; did you mean total?",
     ]
 
 

@@ -16,15 +16,26 @@ def default_backend() -> str:
     """The backend of a job that names none: ``HOWDAH_BACKEND``, else the site file's, else this machine.
 
     Raises:
-        JobFileError: the site file cannot be read.
+        JobFileError: the site file cannot be read, or is wrong: all its problems.
     """
     import os
 
-    if named := os.environ.get(VARIABLE):
-        return named
+    return os.environ.get(VARIABLE) or backend_of_site() or "local"
+
+
+def backend_of_site() -> str | None:
+    """The backend that the site file names, if there is one and it does.
+
+    Raises:
+        JobFileError: the site file cannot be read, or is wrong: all its problems.
+    """
+    import os
+
+    from howdah.backends import registry
     from howdah.spec import site
 
-    return site.default_backend(os.environ) or "local"
+    path = site.find(os.environ)
+    return site.read(path, os.environ, registry.unknown).table.get(site.BACKEND) if path else None
 
 
 def begin(backend: str | None = None) -> Submission:
