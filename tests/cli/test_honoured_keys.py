@@ -31,6 +31,7 @@ VALUES: dict[str, Any] = {
     "hadoop.classpath": True,
     "hadoop.container-env": {"A": "1"},
     "hadoop.docker": {"network": "bridge"},
+    "hadoop.keytab": "train.py",
     "hadoop.tokens": {"features": {"url": "http://features"}},
     "spark.slots": "held",
     "environment.requirements": "train.py",
@@ -102,6 +103,23 @@ def test_check_and_a_dry_run_say_that_this_machine_cannot_run_the_job(tmp_path: 
     assert checked["ok"] and "worker" in checked["notes"][0]
     python = job_file(tmp_path / "other", "", environment={"python": "nowhere/python"})
     assert "environment.python" in howdah("check", str(python)).text
+    absent = job_file(
+        tmp_path / "absent",
+        "",
+        command="trian.sh --lr 1",
+        store=str(python / "jobs"),
+        network={"interface": "eth99"},
+        hadoop={"keytab": "mine.keytab"},
+    )
+    noted = howdah("check", str(absent)).text
+    assert "network.interface: This host has no network interface 'eth99'" in noted
+    assert 'command: there is no program "trian.sh" on PATH here' in noted
+    assert f"store: no job directory can be made in {python / 'jobs'}" in noted
+    assert "no network interface 'eth99'" in howdah("run", str(absent), code=3).told
+    refused = howdah("check", str(absent), "--backend", "yarn", code=2).told
+    assert f"hadoop.keytab: there is no file {absent.parent / 'mine.keytab'}" in refused
+    refused = howdah("check", str(absent), "--backend", "yarm", code=2).told
+    assert "There is no backend 'yarm'" in refused and "Did you mean 'yarn'?" in refused
 
 
 def test_what_is_asked_for_beyond_this_machine_together_is_noted(tmp_path: Path) -> None:

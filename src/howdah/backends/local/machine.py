@@ -13,6 +13,7 @@ from howdah.backends.local.allocation import MachineCapacity, impossible, overco
 from howdah.core.plan import Plan
 from howdah.frameworks import planning
 from howdah.spec.model import Job
+from howdah.wire.addresses import NoInterface, address_of
 
 
 def look(
@@ -68,8 +69,16 @@ def check(
     Raises:
         BackendError: this machine can never run it; with every reason.
     """
+    problems: list[str] = []
     if problem := missing(job, source):
-        raise BackendError(f"This machine cannot run the job: environment.python: {problem}")
+        problems.append(f"environment.python: {problem}")
+    if job.network.interface is not None:
+        try:
+            address_of(job.network.interface)
+        except NoInterface as error:
+            problems.append(f"network.interface: {error}")
+    if problems:
+        raise BackendError(f"This machine cannot run the job: {'; '.join(problems)}")
     roles = role_resources(job)
     with_gpus = any(role.gpus for role in roles.values())
     machine, _ = look(with_gpus, lister, env.get("CUDA_VISIBLE_DEVICES"))

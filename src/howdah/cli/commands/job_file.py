@@ -131,7 +131,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
 
     A key that the backend does not honour is a problem if the programs would not run as the file
     says; otherwise it is a note. That this machine cannot run the job (too little memory, no GPU, no
-    such Python) is a note too, as the file may be meant for another one. Files that the job names,
+    such Python, program or network interface) is a note too, as the file may be meant for another one. Files that the job names,
     and scripts that its commands start, must exist. The check also tries the stores of checkpoints and outputs: it writes a small file
     there and removes it. If only the cluster can reach a store, it says so.
 

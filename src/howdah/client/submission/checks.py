@@ -6,15 +6,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from howdah.backends import support
+from howdah.backends import registry, support
 from howdah.backends.registry import LOCAL
+from howdah.client.errors import BadInput
 from howdah.client.submission import scripts, stores
 from howdah.frameworks.overridden_variables import overridden_variables
+from howdah.plugins import not_known
 from howdah.spec import site
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
 from howdah.spec.problems import JobFileError, JobFileProblem, dotted
 from howdah.spec.units import instance_range
+from howdah.storage.jobdir import base_folder, may_be_made
 
 
 def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
@@ -26,8 +29,11 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         What a user should know all the same, a line each.
 
     Raises:
+        BadInput: there is no such backend.
         JobFileError: with all problems.
     """
+    if names := registry.unknown(backend):
+        raise BadInput(f"There is no backend {not_known(backend, names)}")
     site_file = site.find(os.environ)
     found, notes = support.look(loaded, backend, str(site_file) if site_file else None)
     unwritable, more = stores.look(loaded, job, backend)
@@ -52,13 +58,19 @@ def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
     from howdah.backends.local import machine
     from howdah.frameworks import planning
 
+    found: list[str] = []
     try:
         machine.check(
             planning.expand(loaded.job), source=str(loaded.source) if loaded.source else None
         )
     except BackendError as error:
-        return (str(error),)
-    return ()
+        found.append(str(error))
+    base = base_folder(loaded.job.store)
+    if not may_be_made(base):
+        found.append(
+            f"store: no job directory can be made in {base}: it, or a folder above, is closed to you"
+        )
+    return (*found, *scripts.unknown_programs(loaded.job))
 
 
 def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
@@ -97,6 +109,12 @@ def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
     if backend == LOCAL:  # elsewhere, an absolute path is one of the nodes'
         for key, message in scripts.missing(job, loaded.source, absolute=True):
             yield loaded.problem(key, message)
+    keytab = job.hadoop.keytab
+    unsupported = (rule.key for rule in support.unsupported().get(backend, ()))
+    if keytab is not None and "hadoop.keytab" not in unsupported:
+        file = Path(loaded.folder, keytab).expanduser()
+        if not file.is_file():
+            yield loaded.problem("hadoop.keytab", f"there is no file {file}")
     if not environment.is_made and not job.files_by_role:
         return  # most jobs: nothing to import
     from howdah.packing.archives import PackingError

@@ -10,6 +10,7 @@ import glob
 import os
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,23 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
             if near := _near(file, source):
                 hint = f"did you mean {shown(near)}?"
             yield key, f"there is no file {printable(os.path.normpath(file))}; {hint}"
+
+
+def unknown_programs(job: Job) -> Iterator[str]:
+    """Programs that commands start, and that this machine does not find; each with its key.
+
+    As with scripts, only what is certain: a made environment, or another ``PATH``, may have any.
+    """
+    if job.environment.is_made or any("PATH" in each.env for each in (job, *job.roles.values())):
+        return
+    for key, command, _ in _commands(job):
+        if isinstance(command, str) and not is_single_call(command.strip()):
+            continue
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+        name = words[0] if words else ""
+        plain = name and "/" not in name and not _NOT_PLAIN.search(name)
+        if plain and not _PYTHON.fullmatch(name) and shutil.which(name) is None:
+            yield f"{key}: there is no program {shown(name)} on PATH here; install it, or correct its name"
 
 
 def script_of(command: Command) -> str | None:
