@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from howdah.backends.base import Submission
 from howdah.client import api
 from howdah.client.accounting import Usage
 from howdah.client.following.items import JobEvent, LogLine
-from howdah.client.handle import AsyncJobHandle, Callbacks
+from howdah.client.handle import AsyncJobHandle, Callbacks, stop_or_say, submitted
 from howdah.client.lookup.find import find
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.submit import submit as submit_loaded
 from howdah.client.sweep import Trial
+from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
 __all__ = ["connect", "history", "jobs", "run", "submit", "sweep"]
@@ -33,11 +36,10 @@ async def submit(
     on_state: Callable[[JobView], Any] | None = None,
     on_log: Callable[[LogLine], Any] | None = None,
 ) -> AsyncJobHandle:
-    """Start a job: see `howdah.submit`."""
-    loaded = await asyncio.to_thread(api.as_loaded, job, overrides)
-    directory = await asyncio.to_thread(submit_loaded, loaded, backend=backend)
+    """Start a job: see `howdah.submit`. Cancelling starts none, or stops it."""
     callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
-    handle = AsyncJobHandle(directory, callbacks)
+    loaded = await asyncio.to_thread(api.as_loaded, job, overrides)
+    handle = await _submitted(loaded, backend, callbacks)
     handle.start_calling()
     return handle
 
@@ -59,19 +61,28 @@ async def run(
     """Call a function in every rank of a new job: see `howdah.run`. Cancelling stops the job."""
     where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
+    callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
     loaded = await asyncio.to_thread(api.as_loaded, call.job)
-    directory = await asyncio.to_thread(
-        submit_loaded, loaded, backend=where, populate=call.populate
-    )
-    handle = AsyncJobHandle(
-        directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
-    )
+    handle = await _submitted(loaded, where, callbacks, populate=call.populate)
     try:
         view = await handle.wait(timeout_s)
     except BaseException as error:
-        await asyncio.shield(handle.stop(f"{type(error).__name__} in the program that runs it"))
+        await asyncio.shield(stop_or_say(handle, api.left_by(error)))
         raise
-    return values(directory, view)
+    return values(handle.job_directory, view)
+
+
+async def _submitted(
+    loaded: LoadedJob, backend: str | None, callbacks: Callbacks, **options: Any
+) -> AsyncJobHandle:
+    def start(submission: Submission) -> JobDirectory:
+        return submit_loaded(loaded, backend=backend, submission=submission, **options)
+
+    def take_back(handle: AsyncJobHandle) -> Awaitable[None]:
+        return stop_or_say(handle, api.left_by(asyncio.CancelledError()))
+
+    handle = await submitted(start, backend, take_back)
+    return AsyncJobHandle(handle.job_directory, callbacks)
 
 
 async def sweep(

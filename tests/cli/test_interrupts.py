@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from howdah.cli.commands import run as run_commands
+from howdah.cli.main import main
 from howdah.client.lookup import listing
 from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, start, until
@@ -122,3 +124,17 @@ def test_a_submission_that_is_terminated_is_all_or_nothing(tmp_path: Path, home:
         assert code in (0, -signal.SIGTERM), run.told  # it came after the job was handed over
         assert node_pid(left[0]) is not None
         howdah("stop", "--now", left[0].job_id)
+
+
+@pytest.mark.parametrize("command", ["submit", "notebook"])
+def test_a_job_whose_id_was_never_printed_does_not_go_on(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_commands, "_say_submitted", interrupted)
+    file = str(job_file(tmp_path, SAVES))
+    source = ("--detach", "--source", str(tmp_path)) if command == "notebook" else (file,)
+    assert main([command, *source]) == 130
+    assert gone(newest()).outcome == "stopped"

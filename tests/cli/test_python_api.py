@@ -8,12 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import howdah
 from howdah import aio
+from howdah.backends.local.submit import LocalSubmission
+from howdah.client.handle import AsyncJobHandle
+from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import gone, job_file, newest
 from tests.cli.howdah import howdah as run
 
@@ -241,4 +246,90 @@ def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
             await running
 
     asyncio.run(test())
+    assert gone(newest()).outcome == "stopped"
+
+
+class Held:
+    """Submissions to this machine that wait before or after they hand their job over, until they are
+    cancelled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+        self.reached, self._cancelled = threading.Event(), threading.Event()
+        go, cancel = LocalSubmission.go, LocalSubmission.cancel
+
+        def held(submission: LocalSubmission, *arguments: Any) -> None:
+            if when == "before":
+                self._wait()
+            go(submission, *arguments)
+            if when == "after":
+                self._wait()
+
+        def cancelled(submission: LocalSubmission) -> None:
+            cancel(submission)
+            self._cancelled.set()
+
+        monkeypatch.setattr(LocalSubmission, "go", held)
+        monkeypatch.setattr(LocalSubmission, "cancel", cancelled)
+
+    def _wait(self) -> None:
+        self.reached.set()
+        assert self._cancelled.wait(60)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("what", ["submit", "run"])
+def test_cancelling_what_submits_a_job_leaves_none_running(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, when: str
+) -> None:
+    held = Held(monkeypatch, when)
+
+    async def test() -> None:
+        work = aio.run(time.sleep, args=(600,)) if what == "run" else aio.submit(file)
+        working = asyncio.create_task(work)
+        await asyncio.to_thread(held.reached.wait, 60)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    file = job_file(tmp_path, WAITS)
+    asyncio.run(test())
+    if when == "before":
+        assert list_jobs(base_folder()) == []
+    else:
+        view = gone(newest())
+        assert (view.outcome, "CancelledError" in view.reason) == ("stopped", True)
+
+
+def test_a_job_that_goes_on_after_its_cancelled_submission_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def refuse(self: AsyncJobHandle, *_: object, **__: object) -> None:
+        raise howdah.Unreachable("its coordinator does not answer")
+
+    held = Held(monkeypatch, "after")
+
+    async def test() -> None:
+        working = asyncio.create_task(aio.submit(job_file(tmp_path, WAITS)))
+        await asyncio.to_thread(held.reached.wait, 60)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    with monkeypatch.context() as patched, pytest.warns(RuntimeWarning) as told:
+        patched.setattr(AsyncJobHandle, "stop", refuse)
+        asyncio.run(test())
+    howdah.connect(newest().job_id).stop()
+    assert f"howdah stop {newest().job_id} stops it" in str(told[0].message)
+    assert gone(newest()).outcome == "stopped"
+
+
+def test_a_job_whose_handle_cannot_be_had_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(self: howdah.JobHandle, *_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(howdah.JobHandle, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        howdah.submit(job_file(tmp_path, WAITS), on_log=print)
     assert gone(newest()).outcome == "stopped"

@@ -11,7 +11,7 @@ from typing import Any
 from howdah.client.accounting import GROUPS, Usage, totals
 from howdah.client.errors import BadInput
 from howdah.client.following.items import JobEvent, LogLine
-from howdah.client.handle import Callbacks
+from howdah.client.handle import AsyncJobHandle, Callbacks, stop_or_say
 from howdah.client.lookup.find import base, find, ids_at
 from howdah.client.lookup.listing import views
 from howdah.client.submission.functions import FunctionJob, place, values
@@ -22,6 +22,7 @@ from howdah.client.sync import Background, JobHandle
 from howdah.client.usage import usages
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
 
@@ -50,9 +51,13 @@ def submit(
         BadInput: there is no such backend.
         BackendError: the backend does not take it.
     """
-    directory = submit_loaded(as_loaded(job, overrides), backend=backend)
     callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
-    return JobHandle(directory, callbacks)
+    directory = submit_loaded(as_loaded(job, overrides), backend=backend)
+    try:
+        return JobHandle(directory, callbacks)
+    except BaseException as error:  # nobody would know which job goes on
+        _stop(directory, error)
+        raise
 
 
 def run(
@@ -98,14 +103,23 @@ def run(
     """
     where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
+    callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
     directory = submit_loaded(as_loaded(call.job), backend=where, populate=call.populate)
-    handle = JobHandle(directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log))
     try:
-        view = handle.wait(timeout_s)
+        view = JobHandle(directory, callbacks).wait(timeout_s)
     except BaseException as error:
-        handle.stop(f"{type(error).__name__} in the program that runs it")
+        _stop(directory, error)
         raise
     return values(directory, view)
+
+
+def _stop(directory: JobDirectory, error: BaseException) -> None:
+    Background.call(stop_or_say(AsyncJobHandle(directory), left_by(error)))
+
+
+def left_by(error: BaseException) -> str:
+    """Why a job is stopped whose program is left by that."""
+    return f"{type(error).__name__} in the program that runs it"
 
 
 def sweep(

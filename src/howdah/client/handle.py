@@ -9,18 +9,19 @@ import asyncio
 import inspect
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from howdah.backends.base import BackendError, Running
+from howdah.backends.base import BackendError, Running, Submission
 from howdah.client.errors import (
     Abandoned,
     BadInput,
     ExitCode,
+    HowdahError,
     JobFailed,
     NotSaved,
     Refused,
@@ -35,11 +36,12 @@ from howdah.client.following.remote import Remote, Update
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.measurements import Measurement, measurements
 from howdah.client.outputs import Output, fetch, outputs
+from howdah.client.submission.begin import begin
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
 from howdah.spec.units import instance_range
 from howdah.storage import legacy_names
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import (
     Answer,
     AskStacks,
@@ -67,6 +69,50 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
 
 def _warn(text: str) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+async def submitted(
+    submit: Callable[[Submission], JobDirectory],
+    backend: str | None,
+    take_back: Callable[[AsyncJobHandle], Awaitable[object]],
+) -> AsyncJobHandle:
+    """The job that ``submit`` submits, which runs in a thread.
+
+    Cancelled, it asks the submission to end. A job that has been submitted all the same is
+    ``take_back``'s to stop.
+    """
+    begun: list[Submission] = []
+
+    def work() -> AsyncJobHandle:
+        begun.append(begin(backend))
+        return AsyncJobHandle(submit(begun[0]))
+
+    async def end() -> None:
+        try:
+            handle = await submitting
+        except Exception:
+            return  # why it was not submitted, nobody asks any more
+        await take_back(handle)
+
+    submitting = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(submitting)
+    except asyncio.CancelledError:
+        for submission in begun:
+            submission.cancel()
+        await asyncio.shield(end())
+        raise
+
+
+async def stop_or_say(handle: AsyncJobHandle, why: str) -> None:
+    """Stop a job whose program ends. That it goes on, where it can't be stopped, is a `RuntimeWarning`."""
+    try:
+        await handle.stop(why)
+    except (HowdahError, BackendError, StorageError, OSError) as error:
+        _warn(
+            f"{handle.job_id} goes on, as it could not be stopped: {error}. "
+            f"howdah stop {handle.job_id} stops it"
+        )
 
 
 class AsyncJobHandle:

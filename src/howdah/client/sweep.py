@@ -7,7 +7,6 @@ are checked before the first one starts, and each bears the sweep's tag.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import json
 import math
@@ -16,13 +15,14 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from howdah.backends.base import BackendError, Step
+from howdah.backends.base import BackendError, Step, Submission
 from howdah.client.errors import BadInput, HowdahError
-from howdah.client.handle import AsyncJobHandle
+from howdah.client.handle import AsyncJobHandle, submitted
 from howdah.client.measurements import Measurement, last
 from howdah.client.submission.submit import submit
 from howdah.client.sync import Background
@@ -31,7 +31,7 @@ from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.overrides import parse_key
 from howdah.spec.problems import JobFileError, closest
-from howdah.storage.jobdir import StorageError
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
 
@@ -346,17 +346,13 @@ class Sweep:
         return self.trials
 
     async def _run(self, index: int) -> None:
-        submitting = asyncio.ensure_future(asyncio.to_thread(self._submit, index))
         try:
-            handle = AsyncJobHandle(await asyncio.shield(submitting))
+            handle = await submitted(
+                partial(self._submit, index), self._backend, partial(self._stop, index)
+            )
         except TROUBLES as error:
             self._change(index, problem=str(error))
             return
-        except asyncio.CancelledError:
-            # A submission cannot be broken off in its thread: what it has started is stopped.
-            with contextlib.suppress(*TROUBLES):
-                await self._stop(index, AsyncJobHandle(await submitting))
-            raise
         self._change(index, job_id=handle.job_id)
         try:
             await self._end(index, handle)
@@ -375,8 +371,13 @@ class Sweep:
         else:
             self._change(index, view=view, values=values)
 
-    def _submit(self, index: int) -> Any:
-        return submit(self._jobs[index], backend=self._backend, progress=self._note_once)
+    def _submit(self, index: int, submission: Submission) -> JobDirectory:
+        return submit(
+            self._jobs[index],
+            backend=self._backend,
+            submission=submission,
+            progress=self._note_once,
+        )
 
     def _note_once(self, step: Step) -> None:
         if step.note and step.note not in self._noted:

@@ -112,7 +112,7 @@ def command(
             f"notebook with: howdah tunnel ID {NOTEBOOK}:0 --port {port}"
         )
     from howdah.backends.support import honours
-    from howdah.cli.commands.run import all_or_nothing, say_submitted
+    from howdah.cli.commands.run import detached
     from howdah.cli.display.attached import Tie, View, follow
     from howdah.cli.display.progress import SubmissionProgress
     from howdah.client.submission.begin import begin
@@ -154,9 +154,7 @@ def command(
                 return submit(loaded, backend=backend, submission=submission, progress=progress)
 
         if detach:
-            with all_or_nothing():
-                directory = submitted()
-            say_submitted(directory, as_json=as_json)
+            detached(submitted, as_json=as_json)
             return 0
 
         leading: list[Future[None]] = []
@@ -167,7 +165,7 @@ def command(
             return directory
 
         try:
-            return follow(start, Tie.JOB, View(as_json=as_json))
+            return follow(start, Tie.JOB, View(as_json=as_json), cancel=submission.cancel)
         finally:
             for each in leading:
                 each.cancel()

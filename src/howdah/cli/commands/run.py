@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -138,10 +138,12 @@ def submit_command(
         from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
-        with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
-            loaded = load_job(ctx, job, **source)
-            directory = submit(loaded, backend=backend, submission=submission, progress=progress)
-    say_submitted(directory, as_json=as_json)
+        def start() -> JobDirectory:
+            with SubmissionProgress(quiet=as_json) as progress:
+                loaded = load_job(ctx, job, **source)
+                return submit(loaded, backend=backend, submission=submission, progress=progress)
+
+        directory = detached(start, as_json=as_json)
     if not wait:
         return 0
     from howdah.cli.display.attached import Tie, View, follow
@@ -149,22 +151,39 @@ def submit_command(
     return follow(lambda: directory, Tie.WAIT, View(as_json=as_json, logs=False))
 
 
-@contextlib.contextmanager
-def all_or_nothing() -> Iterator[None]:
-    """Within it SIGTERM and SIGHUP interrupt like Ctrl-C, so that what was begun is taken back."""
+def detached(start: Callable[[], JobDirectory], *, as_json: bool) -> JobDirectory:
+    """The job that ``start`` submits, once its id has been printed.
+
+    Until then SIGTERM and SIGHUP interrupt like Ctrl-C, and what was begun is taken back: nobody would
+    know which job goes on.
+    """
     before = {
         number: signal.signal(number, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) is not signal.SIG_IGN
     }
+    directory = None
     try:
-        yield
+        directory = start()
+        _say_submitted(directory, as_json=as_json)
+    except KeyboardInterrupt:
+        if directory is not None:
+            from howdah.backends.base import BackendError
+            from howdah.client.errors import HowdahError
+            from howdah.client.sync import JobHandle
+
+            try:
+                JobHandle(directory).stop("its submission was interrupted")
+            except (HowdahError, BackendError) as error:
+                echo(f"{directory.job_id} goes on, as it could not be stopped: {error}", err=True)
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    return directory
 
 
-def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
+def _say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
     """Print a detached job's id, and how to come back to it."""
     if as_json:
         from howdah.client.following.items import Submitted
@@ -231,9 +250,7 @@ def rerun_command(
                 )
 
         if detach:
-            with all_or_nothing():
-                directory = start()
-            say_submitted(directory, as_json=as_json)
+            detached(start, as_json=as_json)
             return 0
         from howdah.cli.display.attached import Tie, View, follow
 
