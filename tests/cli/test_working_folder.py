@@ -152,6 +152,39 @@ sys.exit(0 if before == "2" else 4)
     ]
 
 
+@pytest.mark.parametrize("keep", [None, ["*.onnx"]])
+def test_what_is_in_no_checkpoint_of_the_working_folder_is_kept_as_ever(
+    folder: Path, keep: list[str] | None
+) -> None:
+    """A file that [checkpoint] ignores, one in the folder for outputs, one that [outputs] keep fits."""
+    script = """
+import os, pathlib
+for path in ("snapshot.pt", "model.onnx", "logs/train.log", os.environ["HOWDAH_OUTPUT_DIR"] + "/scores.onnx"):
+    path = pathlib.Path(path)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("x")
+"""
+    file = job_file(
+        folder.parent,
+        script,
+        checkpoint={"folder": ".", "settle": "50ms", "ignore": ["*.log"]},
+        **({} if keep is None else {"outputs": {"keep": keep}}),
+    )
+    run = howdah("run", str(file))
+    view = gone(newest())
+    (manifest,) = Path(view.directory, "checkpoints").glob("*/manifest.json")
+    saved = {each["path"] for each in json.loads(manifest.read_bytes())["files"]}
+    assert saved == {"snapshot.pt", "model.onnx"}
+    kept = set(_files(Path(view.directory, "outputs/worker-0")))
+    if keep is None:
+        assert kept == {"logs/train.log", "outputs/scores.onnx"}
+        assert "worker:0 made 2 files" in run.text, run.text
+    else:
+        assert kept == {"model.onnx", "outputs/scores.onnx"}
+        assert "worker:0 made 3 files" in run.text, run.text
+        assert "1 of them are not kept" in run.text.replace("\n", " "), run.text
+
+
 def test_earlier_jobs_are_not_copied_where_their_folder_is_named_through_a_link(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,8 +272,7 @@ class Attempt:
             ended = await self._run.run()
             self._say_last_reports()
             self._ended = msgspec.structs.replace(ended, step=self._run.step)
-            if not self._checkpoints.is_all:
-                await asyncio.to_thread(self._outputs.look, self._checkpoints.folders)
+            await asyncio.to_thread(self._look_what_was_made)
             unsaved = await self._save(self._run, self._ended, mirror)
         return msgspec.structs.replace(
             self._ended,
@@ -389,6 +388,9 @@ class Attempt:
             + self._outputs.unsaved(limit_s)
             + mirror.unsaved(limit_s)
         )
+
+    def _look_what_was_made(self) -> None:
+        self._outputs.look(self._checkpoints.folders, self._checkpoints.of_working_folder())
 
     def _save_left(self) -> float:
         """Seconds that saving may still take."""

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,12 @@ class Checkpoints:
         """Folders inside the working folder that must be real."""
         return (str(self._spec["folder"]),) if self._spec is not None else ()
 
-    @property
-    def is_all(self) -> bool:
-        """Whether what is new in the working folder is this task's checkpoint."""
-        return self._first and self.folder == self._container.task
+    def of_working_folder(self) -> Collection[str]:
+        """Which files of the working folder are in this task's checkpoint, if they are new: all but the ignored
+        ones where that is its checkpoint folder, otherwise none."""
+        if self._spec is None or not self._first or self.folder != self._container.task:
+            return ()
+        return scan(self.folder, self._spec.get("ignore", ()))
 
     @property
     def folder(self) -> Path:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import fnmatch
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from pathlib import Path, PurePath
 
 import msgspec
@@ -63,6 +63,8 @@ class OutputCopies:
         self.folders: tuple[str, ...] = tuple(map(str, wanted.get("folders", ())))
         """What is copied: paths inside the working folder."""
         self._keep: tuple[str, ...] = tuple(map(str, wanted.get("keep", ())))
+        self._keep_saved: bool = wanted.get("keep_saved", True)
+        """Whether files that fit are kept though they are in a checkpoint."""
         self._news: dict[str, int] = {}
         """What else the programs have made there: sizes by path."""
         self._kept: dict[str, str] = {}
@@ -92,15 +94,17 @@ class OutputCopies:
             (path if _is_folder(folder) else path.parent).mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def look(self, without: Iterable[str]) -> None:
+    def look(self, without: Iterable[str], saved: Collection[str]) -> None:
         """See what the programs have made, now that they have ended; in which folders of the working
-        folder it is somebody else's affair is ``without``."""
+        folder it is somebody else's affair is ``without``, and ``saved`` which files are in a checkpoint."""
         container = self._container
         if self._prepare.outputs is None or container.launch.in_place:
             return
         found = workfolder.changed(container.task, container.given, [*self.folders, *without])
-        self._news = {name: signature.size for name, signature in found.items()}
-        paths = {name: name for name in found}
+        paths: dict[str, str] = {}
+        for name, signature in found.items():
+            if name not in saved or (self._keep_saved and _fits(name, self._keep)):
+                self._news[name], paths[name] = signature.size, name
         for folder in self._others():
             for inside, signature in workfolder.changed(container.work / folder, {}).items():
                 name = f"{folder}/{inside}"

@@ -213,8 +213,11 @@ def outputs(job: Job, plan: Plan, job_id: str, places: Places, task: Task) -> di
         place = f"{places.home}/{layout.OUTPUTS}/{task.role}-{task.index}"
     else:
         place = f"{job_place(table.store, job_id)}/{task.role}-{task.index}"
-    return {
+    wanted: dict[str, Any] = {
         "folders": list(table.folders),
         "keep": ["*"] if keep == "all" else list(keep or ()),
         "store": place,
     }
+    if keep != table.keep:  # nobody asked for two copies of what is in a checkpoint
+        wanted["keep_saved"] = False
+    return wanted
