@@ -385,9 +385,10 @@ WRONG: Wrong = {
     ),
     "an output folder above": (
         "job.toml",
-        ROLE + '[outputs]\nfolders = ["out", "../out"]\n',
+        ROLE + '[outputs]\nfolders = ["out", "../out", "./"]\n',
         [
             'job.toml:4: outputs.folders[1]: "../out" is not inside the task\'s working folder; write a path inside it; where it is saved to is another key, store',
+            'job.toml:4: outputs.folders[2]: "./" is no folder\'s name; write one, such as "out"',
         ],
     ),
     "an empty pattern": (

@@ -417,7 +417,7 @@ def _network(job: Job) -> Iterator[Breach]:
 
 def _folders(job: Job) -> Iterator[Breach]:
     if (checkpoint := job.checkpoint) is not None:
-        if checkpoint.folder != ".":
+        if checkpoint.folder.rstrip("/") != ".":
             yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
         if job.in_place:
             message = "programs that run in-place keep their files where they are"
@@ -469,7 +469,7 @@ def _folders(job: Job) -> Iterator[Breach]:
 
 def _own_folder(path: KeyPath, folder: str) -> Iterator[Breach]:
     parts = PurePosixPath(folder)
-    if not folder.strip() or folder == ".":
+    if not folder.strip() or not parts.parts:  # "./", too
         yield Breach(path, f"{shown(folder)} is no folder's name", 'write one, such as "out"')
     elif parts.is_absolute() or ".." in parts.parts or "://" in folder or folder[0] == "~":
         message = f"{shown(folder)} is not inside the task's working folder"
