@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -151,6 +153,44 @@ def test_what_a_rank_raises_comes_back_with_its_traceback() -> None:
     assert "in function" in text and "LookupError: the batch is empty" in text
     assert isinstance(caught.value.__cause__, LookupError)
     assert caught.value.view.failures[0].task == "worker:1"
+
+
+class Unknown:
+    """Cannot be made again from its pickle."""
+
+    def __reduce__(self) -> Any:
+        return importlib.import_module, ("no_such_module",)
+
+
+class Picky(Exception):
+    """As many are: it can be pickled, and its pickle cannot be read."""
+
+    def __init__(self, batch: int, *, why: str) -> None:
+        super().__init__(f"batch {batch} is {why}")
+
+
+def test_what_a_rank_raises_is_told_where_its_exception_cannot_be_had() -> None:
+    def function() -> Any:
+        if os.environ["HOWDAH_RANK"] == "1":
+            raise Picky(7, why="empty")
+        return Unknown()
+
+    with pytest.raises(howdah.JobFailed) as caught:
+        howdah.run(function, roles={"worker": 2}, framework="command", restart=howdah.Restart.NEVER)
+    text = str(caught.value)
+    assert "In rank 1:" in text and "in function" in text and "Picky: batch 7 is empty" in text
+    assert caught.value.__cause__ is None
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert (str(again), again.view) == (text, caught.value.view)
+
+
+def test_a_value_that_this_program_cannot_read_is_said_to_be() -> None:
+    with pytest.raises(
+        howdah.BadInput, match="what rank 0 returned cannot be unpickled here"
+    ) as told:
+        howdah.run(Unknown)
+    assert "No module named 'no_such_module'" in str(told.value)
+    assert str(newest().results / "0.pkl") in str(told.value)
 
 
 def test_a_function_that_cannot_be_sent_is_refused_in_words(home: Path) -> None:

@@ -62,6 +62,9 @@ class JobFailed(HowdahError):
         super().__init__(text)
         self.view = view
 
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, JobView]]:
+        return type(self), (str(self), self.view)
+
 
 class NotSaved(JobFailed):
     """A job succeeded, but not all of its checkpoints and outputs could be saved."""

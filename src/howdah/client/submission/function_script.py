@@ -27,7 +27,7 @@ def main() -> int:
 
 
 def call() -> tuple[int, bytes]:
-    """Exit code and pickled result: ``(True, value)`` or ``(False, traceback, exception)``."""
+    """Exit code and pickled result: ``(True, value)`` or ``(False, traceback, pickled exception)``."""
     try:
         # The folder is its owner's alone: what lies there is what the owner sent.
         sent = pickle.loads((FOLDER / "call.pkl").read_bytes())  # noqa: S301 - the owner's
@@ -48,9 +48,11 @@ def failed(error: BaseException, code: int) -> tuple[int, bytes]:
     sys.stdout.flush()
     sys.stderr.write(text)
     try:
-        return code, pickled((False, text, error.with_traceback(None)))
+        # Apart: where it cannot be unpickled, the text can.
+        sent = pickled(error.with_traceback(None))
     except Exception:
-        return code, pickle.dumps((False, text, None))  # not every exception can be pickled
+        sent = None  # not every exception can be pickled
+    return code, pickle.dumps((False, text, sent))
 
 
 def pickled(result: object) -> bytes:

@@ -6,6 +6,7 @@ the values. Nothing is unpickled that did not lie there.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import re
 import shutil
@@ -108,23 +109,25 @@ def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
 
     Raises:
         JobFailed: the job did not succeed; with the traceback of the rank that failed first.
+        BadInput: a value cannot be unpickled here.
     """
-    ranks = [rank for task in view.tasks for rank in _ranks(directory, task)]
-    results = {rank: _result(directory, rank) for rank in ranks}
+    ranks = sorted(rank for task in view.tasks for rank in _ranks(directory, task))
     if view.outcome == Outcome.SUCCEEDED.value:
         if view.unsaved:
             warnings.warn(not_saved(view), RuntimeWarning, stacklevel=3)
-        return {rank: found[1] for rank, found in sorted(results.items()) if found and found[0]}
+        results = {rank: _result(directory, rank) for rank in ranks}
+        return {rank: found[1] for rank, found in results.items() if found and found[0]}
     guilty = {failure.task for failure in view.failures[-1:]}
     suspects = [
         rank for task in view.tasks if task.task in guilty for rank in _ranks(directory, task)
     ]
     text = f"{view.job_id} {view.outcome or 'has not ended'}: {view.reason}"
-    for rank in [*suspects, *sorted(results)]:
-        found = results.get(rank)
-        if found and not found[0]:
-            _, trace, error = found
-            raise JobFailed(f"{text}\nIn rank {rank}:\n{trace}", view) from error
+    for rank in [*suspects, *ranks]:
+        with contextlib.suppress(BadInput):  # a value
+            found = _result(directory, rank)
+            if found and not found[0]:
+                _, trace, sent = found
+                raise JobFailed(f"{text}\nIn rank {rank}:\n{trace}", view) from _exception(sent)
     tail = [line for failure in view.failures[-1:] for line in failure.tail]
     raise JobFailed("\n    ".join([text, *tail]), view)
 
@@ -136,11 +139,25 @@ def _ranks(directory: JobDirectory, task: TaskView) -> range:
 
 
 def _result(directory: JobDirectory, rank: int) -> tuple[Any, ...] | None:
+    path = directory.results / f"{rank}.pkl"
     try:
-        content = (directory.results / f"{rank}.pkl").read_bytes()
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
-    return pickle.loads(content)  # noqa: S301 - from the job's folder, its owner's alone
+    try:
+        return pickle.loads(content)  # noqa: S301 - from the job's folder, its owner's alone
+    except Exception as error:
+        raise BadInput(
+            f"what rank {rank} returned cannot be unpickled here: {type(error).__name__}: {error}. Return "
+            f"what this program can import, too; it is in {path}"
+        ) from error
+
+
+def _exception(sent: bytes | None) -> BaseException | None:
+    """What a rank raised; None where it could not be pickled there, or not unpickled here."""
+    with contextlib.suppress(Exception):
+        error = None if sent is None else pickle.loads(sent)  # noqa: S301 - as above
+        return error if isinstance(error, BaseException) else None
 
 
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
