@@ -67,6 +67,14 @@ MUTANTS = [
         "a_container_granted_to_a_dead_coordinator_is_given_back_by_the_next()",
     ),
     Mutant(
+        "a new coordinator counts a lease that the one before it has renewed",
+        "containers.py",
+        "    if container.connected or container.silent:\n",
+        "    if container.connected:\n",
+        "what_a_coordinator_that_died_may_have_heard_renews_the_lease_of_an_agent"
+        "(GANG, pytest.MonkeyPatch())",
+    ),
+    Mutant(
         "a new coordinator waits for what its predecessor has asked for",
         "containers.py",
         "    cancel_requests(context)\n\n\ndef _resume",

@@ -292,6 +292,27 @@ def test_an_agent_that_comes_back_after_it_was_given_up_is_sent_away(job: Plan) 
 
 
 @ZOMBIES
+def test_what_a_coordinator_that_died_may_have_heard_renews_the_lease_of_an_agent(
+    job: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had welcomed an agent that was given up, and died before that was written down."""
+    world = running(job, nodes=8)
+    old = world.agent("worker:0")
+    silence(world, "worker:0", cut=True, expiry_s=3.0)
+    world.sleep(12.0)
+    with monkeypatch.context() as dying:
+        dying.setattr(world, "tell", lambda event: None)
+        world.cluster.heal(old)
+        assert old.connection is not None
+    world.kill_coordinator(0.1)
+    old.cut = True
+    world.sleep(1.0)
+    # `World.starts` raises if both are seen to run at once.
+    world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"))
+    succeeds(world, "worker:0", "worker:1")
+
+
+@ZOMBIES
 def test_an_agent_that_only_falls_silent_is_not_believed_to_have_ended(job: Plan) -> None:
     """Missed heartbeats, then a dead connection: neither is a word of the agent."""
     world = running(job, nodes=8)

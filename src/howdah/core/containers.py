@@ -359,7 +359,8 @@ def _vanished(context: EventContext, container: ContainerData, *, ended: bool) -
         data = context.task(container.task)
         cause = FailureCause.COORDINATOR_LOST
         tasks.lose(context, data, container, cause, "it ended meanwhile")
-    if container.connected:
+    if container.connected or container.silent:
+        # The dead coordinator may have heard it, and renewed its lease, since this was written down.
         container.connected, container.silent, container.heard = False, True, context.now
     if may_live(container) and (container.ended or not ended):
         container.ended = True
