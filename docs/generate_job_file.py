@@ -66,7 +66,8 @@ In TOML, the job's own keys (`name`, `command`, …) come before the first `[tab
   containers come. A job has at most {MAX_TASKS:,} tasks.
 - **A command** is a shell command line, or a list of arguments that no shell sees.
 
-In YAML, only `true` and `false` are switches. `off`, `no` and `12:30` are text, as in YAML 1.2. Anchors and merge keys
+In YAML, only `true` and `false` are switches. `off`, `no` and `12:30` are text, as in YAML 1.2. A key with nothing behind it
+(`checkpoint:`) is refused, except a role's name: `checkpoint: {{}}` is the table with all its defaults. Anchors and merge keys
 work. Tags, and files with more than one document, are refused.
 
 ### Substitution

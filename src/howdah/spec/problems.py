@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 import msgspec
 
@@ -73,11 +73,16 @@ class Origins:
     def __init__(self, file: str | None = None) -> None:
         self._whole = ValueOrigin(file)
         self._known: dict[KeyPath, ValueOrigin] = {}
+        self.empty: Set[KeyPath] = frozenset()
+        """Keys with nothing behind them: no value, and no null either."""
 
     @classmethod
-    def of_lines(cls, file: str | None, lines: dict[KeyPath, int]) -> Origins:
+    def of_lines(
+        cls, file: str | None, lines: dict[KeyPath, int], empty: Set[KeyPath] = frozenset()
+    ) -> Origins:
         """The origins of everything in one file."""
         origins = cls(file)
+        origins.empty = empty
         origins._known = {path: ValueOrigin(file, line) for path, line in lines.items()}
         return origins
 

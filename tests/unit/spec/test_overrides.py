@@ -131,3 +131,13 @@ def test_every_missing_variable_is_told(tmp_path: Path) -> None:
         "4: roles.worker.memory: the environment variable M is not set",
         '5: roles.worker.gpus: "a" is text, not a whole number',
     ]
+
+
+def test_a_role_without_its_table_and_the_place_to_run_are_told_where_they_belong(
+    tmp_path: Path,
+) -> None:
+    assert told(tmp_path, "worker.instances=3", "backend=yarn") == [
+        "--set: worker: unknown key; did you mean roles.worker?",
+        "--set: backend: unknown key; a job file does not say where it runs: --backend, HOWDAH_BACKEND or the site "
+        "file does",
+    ]

@@ -172,10 +172,12 @@ WRONG: Wrong = {
     ),
     "nothing as a value in YAML": (
         "job.yaml",
-        "command: x\nroles:\n  worker:\n    memory:\n    gpus:\n    env:\n      A:\n",
+        "command: x\ncheckpoint:\ntensorboard: null\nroles:\n  worker:\n    memory:\n    gpus:\n    env:\n      A:\n",
         [
-            "job.yaml:5: roles.worker.gpus: has no value; write a number, or leave the key out",
-            "job.yaml:7: roles.worker.env.A: has no value; write text, or leave the key out",
+            "job.yaml:2: checkpoint: has no value; write a table ({} has all its defaults), or leave the key out",
+            "job.yaml:6: roles.worker.memory: has no value; write an amount of memory, or leave the key out",
+            "job.yaml:7: roles.worker.gpus: has no value; write a number, or leave the key out",
+            "job.yaml:9: roles.worker.env.A: has no value; write text, or leave the key out",
         ],
     ),
     "deep nesting": (

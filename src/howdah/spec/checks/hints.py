@@ -138,7 +138,8 @@ def in_words(kind: kinds.Type) -> str:
 
 def needed(kind: kinds.Type) -> str:
     """For a key without a value."""
-    return f"write {in_words(kind)}, or leave the key out"
+    defaults = " ({} has all its defaults)" if in_words(kind) == "a table" else ""
+    return f"write {in_words(kind)}{defaults}, or leave the key out"
 
 
 def quoted(value: object) -> str | None:

@@ -117,7 +117,8 @@ class _Walk:
                 return _BAD
             if field is None:
                 continue
-            if item is None and not _may_be_none(field.type):
+            empty = (*path, key) in self._problems.origins.empty
+            if item is None and (empty or not _may_be_none(field.type)):
                 self._problems.add((*path, key), "has no value", hints.needed(field.type))
             elif (sound := self.value(item, field.type, (*path, key))) is not _BAD:
                 table[key] = sound
@@ -138,9 +139,15 @@ class _Walk:
         meant = plain if plain in fields else other_word if other_word in fields else None
         here = hints.table_name(path)
         elsewhere = [name for name in hints.tables_with().get(plain, ()) if name != here]
-        if meant is None and not elsewhere:
+        roles = table.get("roles")
+        is_role = not path and is_table(roles) and key in roles
+        if meant is None and not elsewhere and not is_role:
             meant = closest(plain, fields)
-        if meant:
+        if is_role:
+            hint = f"did you mean {dotted(('roles', key))}?"
+        elif plain == "backend":
+            hint = "a job file does not say where it runs: --backend, HOWDAH_BACKEND or the site file does"
+        elif meant:
             hint = f"did you mean {meant}?"
             if is_table(table[key]) and _may_be_table(fields[meant].type):
                 self._take_as(meant, key, path, table)

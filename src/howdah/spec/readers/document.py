@@ -65,7 +65,7 @@ def read_file(path: Path) -> Document:
     if not is_table(table):
         hint = "a job file is a table of keys, such as name and roles"
         raise _error(file, f"this is {shown(table)}, not a job", hint, 1)
-    problems = Problems(Origins.of_lines(file, reading.lines))
+    problems = Problems(Origins.of_lines(file, reading.lines, reading.empty))
     for key, line in reading.repeated:
         first = reading.lines[key]
         hint = f"the first is on line {first}"

@@ -32,6 +32,8 @@ class PlacedValues:
         self.lines: dict[KeyPath, int] = {}
         self.repeated: list[tuple[KeyPath, int]] = []
         """Keys that were already there, and the line of the second."""
+        self.empty: set[KeyPath] = set()
+        """Keys with nothing behind them, in YAML; not those with a null that is written."""
         self._values = 0
 
     def value(self, path: KeyPath, line: int) -> None:

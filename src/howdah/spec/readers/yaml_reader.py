@@ -112,6 +112,8 @@ class _Builder:
             self._anchors[event.anchor] = None
         if isinstance(event, self._yaml.ScalarEvent):
             node = _Anchored(_scalar(event), 1, 0)
+            if node.value is None and not event.value:
+                self.reading.empty.add(path)
         elif isinstance(event, self._yaml.SequenceStartEvent):
             node = self._list(event, path)
         else:
