@@ -13,8 +13,15 @@ from pathlib import Path
 import psutil
 import pytest
 
-from howdah.backends.base import BackendAway
+from howdah.backends.base import BackendAway, RoleResources
+from howdah.backends.yarn.amounts import Amount
+from howdah.backends.yarn.client import cluster_report
+from howdah.backends.yarn.client.cluster import Queue, YarnCluster, YarnNode
+from howdah.backends.yarn.master import backend as backends
 from howdah.core.messages import ContainerEndKind, ContainerGranted
+from howdah.hadoop.errors import CallTimeout
+from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.spec.model import Placement
 from tests.conformance.harness import Coordinator, eventually
 from tests.conformance.yarn import YarnHarness
 from tests.hadoop.cluster import Cluster
@@ -123,6 +130,47 @@ def test_a_node_that_has_forgotten_a_container_does_not_know_that_its_processes_
             ended = await coordinator.ended(container)
             assert (ended.kind, ended.proven) == (ContainerEndKind.NODE_LOST, False)
             assert alive(pids)
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("told", [None, ()], ids=["late", "before-the-node-joined"])
+def test_a_role_together_with_another_comes_though_its_node_is_told_of_late(
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    told: tuple[YarnNode, ...] | None,
+) -> None:
+    """The ResourceManager tells at first nothing, or nodes without those that the containers come from."""
+    nodes_and_queue, late = cluster_report.nodes_and_queue, asyncio.Event()
+
+    async def first_this(
+        manager: ResourceManager, user: str, queue: str
+    ) -> tuple[YarnCluster, Queue | None]:
+        if late.is_set():
+            return await nodes_and_queue(manager, user, queue)
+        if told is None:
+            raise CallTimeout("no answer yet")
+        return YarnCluster(user=user, largest=Amount(), nodes=told), None
+
+    monkeypatch.setattr(cluster_report, "nodes_and_queue", first_this)
+    monkeypatch.setattr(backends, "ROOM_S", 0.1)
+
+    async def test() -> None:
+        harness = YarnHarness(tmp_path, cluster)
+        beside = RoleResources(memory_mb=128, placement=Placement(together=("small",)))
+        harness.roles = {**harness.roles, "beside": beside}
+        try:
+            coordinator = await harness.coordinator()
+            await coordinator.ask(2, role="beside")
+            await coordinator.grant(1)
+            why = "beside: it must be on a node of small, and "
+            assert (await coordinator.backend.waiting()).startswith(why) or told is not None
+            late.set()
+            there, here = [await coordinator.granted(number) for number in (1, 2)]
+            assert here.node == there.node
+        finally:
+            await harness.close()
 
     asyncio.run(test())
 

@@ -460,7 +460,11 @@ class Cluster(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The ResourceManager forgets what was asked for; what is on the way still comes."""
+        """The ResourceManager forgets what was asked for, and what it had given and not told yet: no node
+        has begun that."""
+        for one in self.on_the_way:
+            del self.allocated[one.container_id]
+        self.on_the_way.clear()
         self.pending.clear()
         self.blacklist.clear()
         self.outstanding.resync()

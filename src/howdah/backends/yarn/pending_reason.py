@@ -166,7 +166,7 @@ def _beside(
     if not there:
         return f"{must}, and there is none yet"
     if cluster is None:
-        return ""
+        return f"{must}, and the ResourceManager does not tell what its nodes have free"
     nodes = [n for n in cluster.nodes if {n.host, n.host.rpartition(":")[0]} & there]
     if not nodes or any(not amount.beyond(node.free) for node in nodes):
         return ""

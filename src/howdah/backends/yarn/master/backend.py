@@ -30,7 +30,7 @@ from howdah.backends.yarn import container_paths, launch_context, records, secre
 from howdah.backends.yarn.client import application_end, cluster_report
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import FILE, KEYTAB, LocalResources
-from howdah.backends.yarn.master import renewal
+from howdah.backends.yarn.master import pending_containers, renewal
 from howdah.backends.yarn.master.allocate_loop import AllocateLoop
 from howdah.backends.yarn.master.container_table import Container, ContainerTable, Phase
 from howdah.backends.yarn.master.nodes import LaunchFailed, Nodes
@@ -38,7 +38,13 @@ from howdah.backends.yarn.master.outstanding_requests import OutstandingRequests
 from howdah.backends.yarn.master.pending_containers import PendingContainers
 from howdah.backends.yarn.master.remote_directory import RemoteDirectory
 from howdah.backends.yarn.master.view_acls import Groups, readers
-from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
+from howdah.core.messages import (
+    ContainerEndKind,
+    ContainerGranted,
+    ContainerRequest,
+    Event,
+    RequestRefused,
+)
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import (
@@ -75,6 +81,8 @@ PATIENCE_S = 900.0
 FOREVER_S = 365 * 86400.0
 ROOM_S = 5.0
 """What room the nodes had so long ago they are taken to have still."""
+ROOM_AGAIN_S = 60.0
+"""Between questions for nodes that are not told, at most; the first one comes after `ROOM_S`."""
 _PATIENCE = "yarn.resourcemanager.connect.max-wait.ms"
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
@@ -201,11 +209,17 @@ class YarnBackend(Backend):
         # The Fair Scheduler refuses every call with such a request, whatever the handler.
         takes = handler not in ("", "disabled") and not cluster_report.is_fair(self._configuration)
         requests = OutstandingRequests(roles, constraints=takes)
+
+        def told(event: Event) -> None:
+            emit(event)
+            if isinstance(event, ContainerGranted) and requests.lacks_racks:
+                self._look_for_room()  # it came from a node that has joined since
+
         self._containers = ContainerTable(
             requests,
             roles,
             self._nodes,
-            emit,
+            told,
             self._wake,
             attempt=self._attempt,
             with_port=self._with_port,
@@ -213,7 +227,7 @@ class YarnBackend(Backend):
         )
         self._pending = PendingContainers(self._configuration, self.queue, roles)
         if any(role.placement.near or role.placement.pack for role in roles.values()):
-            await self._look_for_room()  # before anything comes from anywhere
+            await self._find_room(pending_containers.ANSWER_S)  # before any comes from anywhere
         self._containers.take_over(answer)
         self._loop = AllocateLoop(
             self._scheduler,
@@ -237,8 +251,8 @@ class YarnBackend(Backend):
             reason = f"the job has no role {roles[request_id]!r}"
             table.emit_soon(RequestRefused(request_id=request_id, reason=reason))
         self._wake()
-        if requests and self._looking is None:
-            self._looking = asyncio.create_task(self._look_for_room(), name="room on nodes")
+        if requests:
+            self._look_for_room()
 
     async def waiting(self) -> str:
         table, pending = self._containers, self._pending
@@ -423,17 +437,29 @@ class YarnBackend(Backend):
             with contextlib.suppress(OSError):
                 coordinator_ends.write(self._directory.path, end)
 
-    async def _look_for_room(self) -> None:
-        """Have what is outstanding asked for where there is room for it."""
-        assert self._pending is not None
+    def _look_for_room(self) -> None:
+        """Have what is outstanding asked for where there is room for it, as soon as the nodes are told."""
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._until_room_is_found(), name="room on nodes")
+
+    async def _until_room_is_found(self) -> None:
+        requests = self._begun().requests
+        pause_s, answer_s = ROOM_S, pending_containers.ANSWER_S
         try:
-            cluster, queue = await self._pending.figures(self._login, ROOM_S)
+            while not await self._find_room(answer_s) and requests.outstanding:
+                await asyncio.sleep(pause_s)
+                pause_s, answer_s = (min(2 * each, ROOM_AGAIN_S) for each in (pause_s, answer_s))
         finally:
             self._looking = None
+
+    async def _find_room(self, answer_s: float) -> bool:
+        """Whether all nodes that are to be asked for by name were told within so long."""
+        assert self._pending is not None
+        cluster, queue = await self._pending.figures(self._login, ROOM_S, answer_s)
+        requests = self._begun().requests
         if cluster is None:
-            log.warning("the nodes are not told: containers are asked for anywhere")
-            return
-        self._begun().requests.nodes_are(
+            return False
+        requests.nodes_are(
             {
                 node.host if self._with_port else node.host.rpartition(":")[0]: node
                 for node in cluster.nodes
@@ -442,6 +468,7 @@ class YarnBackend(Backend):
             default_label=queue.default_label if queue is not None else "",
         )
         self._wake()
+        return not requests.lacks_racks
 
     def _start_request(
         self, container: Container, launch: AgentLaunch

@@ -182,6 +182,14 @@ class OutstandingRequests:
         """How many containers are wanted and not here."""
         return sum(len(wanted) for wanted in self._wanted.values())
 
+    @property
+    def lacks_racks(self) -> bool:
+        """Whether a node that is to be asked for by name was not told of (`nodes_are`)."""
+        return any(
+            self._nodes_of({*self._together(role), *self._near(role)}) - self._racks.keys()
+            for role in self.roles_wanted()
+        )
+
     def missing(self) -> dict[str, int]:
         """How many containers of each role are wanted and not here."""
         return {role: len(wanted) for role, wanted in self._wanted.items() if wanted}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping, Sequence, Set
 
@@ -17,8 +18,10 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.security.login import Login
 
+log: logging.Logger = logging.getLogger(__name__)
+
 ANSWER_S = 3.0
-"""It is only for people to read: a ResourceManager that is slower is not waited for."""
+"""For people to read, a ResourceManager that is slower is not waited for."""
 
 
 class PendingContainers:
@@ -66,23 +69,24 @@ class PendingContainers:
         )
 
     async def figures(
-        self, login: Login, max_age_s: float
+        self, login: Login, max_age_s: float, answer_s: float = ANSWER_S
     ) -> tuple[YarnCluster | None, Queue | None]:
         """The cluster's nodes and the job's queue, as they were at most so long ago; None for what
-        is not told."""
+        is not told within ``answer_s``."""
         async with self._asking:
             if self._asked is None or time.monotonic() - self._asked > max_age_s:
-                self._figures = await self._look(login)
+                self._figures = await self._look(login, answer_s)
                 self._asked = time.monotonic()
         return self._figures
 
-    async def _look(self, login: Login) -> tuple[YarnCluster | None, Queue | None]:
-        policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S)
+    async def _look(self, login: Login, answer_s: float) -> tuple[YarnCluster | None, Queue | None]:
+        policy = RetryPolicy(max_wait_s=answer_s, try_timeout_s=answer_s)
         try:
             async with (
-                asyncio.timeout(ANSWER_S),
+                asyncio.timeout(answer_s),
                 ResourceManager(self._configuration, login, retry=policy) as manager,
             ):
                 return await cluster_report.nodes_and_queue(manager, login.user, self._queue)
-        except (HadoopError, TimeoutError):
+        except (HadoopError, TimeoutError) as error:
+            log.info("the nodes are not told within %g s: %s", answer_s, error)
             return None, None
