@@ -97,6 +97,11 @@ LIMITS = {
         "job.toml:4: roles.worker.gpus: the job asks for 8 GPUs, and may have 7; "
         "the limit is set by site.toml",
     ),
+    'max-resources = { "yarn.io/gpu" = 7 }': (
+        "gpus = 2\n",
+        "job.toml:4: roles.worker.gpus: the job asks for 8 GPUs, and may have 7; "
+        "the limit is set by site.toml",
+    ),
     'max-memory = "4g"': (
         'memory = "1.5g"\n',
         "job.toml:4: roles.worker.memory: the job asks for 6,144 MiB of memory, "

@@ -276,6 +276,14 @@ WRONG: Wrong = {
             "job.toml:3: roles.worker.env.HOWDAH_RANK: names that begin with HOWDAH_ are Howdah's own; choose another name",
         ],
     ),
+    "resources that have a key of their own": (
+        "job.toml",
+        ROLE + 'resources = { "yarn.io/gpu" = 2, memory-mb = 512 }\n',
+        [
+            "job.toml:3: roles.worker.resources.\"yarn.io/gpu\": yarn.io/gpu is what the role's own key gpus asks for; write roles.worker.gpus = 2",
+            "job.toml:3: roles.worker.resources.memory-mb: memory-mb is what the role's own key memory asks for; write roles.worker.memory = \"512m\"",
+        ],
+    ),
     "ports out of range": (
         "job.toml",
         ROLE + '[network]\nports = "80-90"\n',

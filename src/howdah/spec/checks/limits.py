@@ -31,6 +31,9 @@ def findings(job: Job, limits: Limits) -> Iterator[Breach]:
     gpus = {name: tasks[name] * role.gpus for name, role in job.roles.items()}
     yield from _most("GPUs", gpus, limits.max_gpus, "gpus")
     for resource, most in limits.max_resources.items():
+        if resource == "yarn.io/gpu":
+            yield from _most("GPUs", gpus, most, "gpus")
+            continue
         amounts = {n: tasks[n] * role.resources.get(resource, 0) for n, role in job.roles.items()}
         yield from _most(resource, amounts, most, "resources")
     if limits.max_memory is not None:

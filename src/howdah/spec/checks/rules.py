@@ -54,6 +54,8 @@ NOT_IN_DOCKER: Mapping[str, str] = {
 """Variables of Docker's that no job may set to true, and why."""
 VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
+_KEYS_OF_RESOURCES = {"yarn.io/gpu": "gpus", "memory-mb": "memory", "vcores": "cores"}
+"""YARN's names of what a role has keys of its own for, by which it is counted, checked and isolated."""
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
 _MOUNT = re.compile(
     r"[^:\x00]+:[^:\x00]+(:(r[ow]|(r[ow]\+)?(r?shared|r?slave|r?private)))?"
@@ -151,10 +153,15 @@ def _counts(job: Job) -> Iterator[Breach]:
         ):
             if isinstance(value, int) and value > most:
                 yield Breach((*path, key), f"{value} is more than {most:,}")
-        for resource in role.resources:
+        for resource, amount in role.resources.items():
             if not _RESOURCE_NAME.fullmatch(resource):
                 hint = "write the cluster's name for it, such as yarn.io/fpga"
                 message = f"{shown(resource)} is no name of a resource"
+                yield Breach((*path, "resources", resource), message, hint)
+            elif key := _KEYS_OF_RESOURCES.get(resource):
+                message = f"{resource} is what the role's own key {key} asks for"
+                value = f'"{amount}m"' if key == "memory" else amount
+                hint = f"write {dotted((*path, key))} = {value}"
                 yield Breach((*path, "resources", resource), message, hint)
     if total > units.MAX_TASKS:
         message = f"there are {total:,} tasks, more than {units.MAX_TASKS:,}"
