@@ -92,6 +92,7 @@ class Credential:
             GssError: there is none, or it has expired, or the KDC does not give it.
         """
         self._library = _library()
+        self._made_of = (principal, store)
         self.handle: c_void_p = c_void_p()
         minor = c_uint32()
         name = _import(principal, _NT_PRINCIPAL) if principal else c_void_p()
@@ -108,6 +109,15 @@ class Credential:
             )  # fmt: skip
         finally:
             _release_name(name)
+
+    def fresh(self) -> Credential:
+        """The same with a ticket that is good: the library gets one with a keytab only when a credential is
+        made, at the latest when the last one has ended.
+
+        Raises:
+            GssError: as for the constructor.
+        """
+        return Credential(*self._made_of) if self._made_of[1] else self
 
     def inquire(self) -> Inquiry:
         """Whose it is, and for how long. A ticket of a keytab is got here, where there is none yet.
@@ -141,12 +151,12 @@ class GssContext:
         """The server's principal is ``service/host@realm``; without a realm the library finds it.
 
         Raises:
-            GssError: that is no name.
+            GssError: that is no name, or there is no ticket.
         """
         self._library = _library()
         self._handle = c_void_p()
         self._name = c_void_p()
-        self._credential = credential
+        self._credential = credential.fresh() if credential is not None else None
         self._name = (
             _import(f"{service}/{host}@{realm}", _NT_PRINCIPAL)
             if realm

@@ -78,6 +78,7 @@ def _token(provider: str, request: TokenRequest) -> Token:
 
 def _get(url: str, request: TokenRequest) -> Token:
     # Takes 10 ms to import, which only submissions to a cluster with a KMS need to wait for.
+    from http.client import HTTPException
     from urllib import error as failures
     from urllib import request as http
 
@@ -107,5 +108,5 @@ def _get(url: str, request: TokenRequest) -> Token:
         raise kind(f"the KMS {url} answers {error.code}: {said}") from error
     except OSError as error:
         raise ConnectFailed(f"the KMS {url} can't be reached: {error}") from error
-    except (ValueError, LookupError, TypeError) as error:
+    except (HTTPException, ValueError, LookupError, TypeError) as error:
         raise ConnectFailed(f"{url} does not answer as a KMS does: {error}") from error
