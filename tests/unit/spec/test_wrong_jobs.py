@@ -280,8 +280,8 @@ WRONG: Wrong = {
         "job.toml",
         ROLE + 'resources = { "yarn.io/gpu" = 2, memory-mb = 512 }\n',
         [
-            "job.toml:3: roles.worker.resources.\"yarn.io/gpu\": yarn.io/gpu is what the role's own key gpus asks for; write roles.worker.gpus = 2",
-            "job.toml:3: roles.worker.resources.memory-mb: memory-mb is what the role's own key memory asks for; write roles.worker.memory = \"512m\"",
+            'job.toml:3: roles.worker.resources."yarn.io/gpu": yarn.io/gpu is what the role\'s own key gpus asks for; write roles.worker.gpus = 2',
+            'job.toml:3: roles.worker.resources.memory-mb: memory-mb is what the role\'s own key memory asks for; write roles.worker.memory = "512m"',
         ],
     ),
     "ports out of range": (
