@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-COLUMNS, ROWS = 104, 26
+COLUMNS, ROWS = 108, 26
 CHARACTER, LINE = 7.83, 18.0
 """Pixels of a character's width (13 px, monospace) and of a line's height."""
 HOLD_S, LONGEST_S = 4.0, 20.0
