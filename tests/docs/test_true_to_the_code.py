@@ -222,3 +222,14 @@ def test_each_promise_names_a_test() -> None:
     rows = re.findall(r"^\| (?!Promise)[^-|][^|]*\|[^|]*\|([^|]*)\|$", text, re.M)
     assert len(rows) > 20
     assert all(re.search(r"`tests/[\w/]+\.py::test_\w+`", tests) for tests in rows)
+
+
+def test_a_page_that_promises_something_links_to_the_tests() -> None:
+    """Generated pages and the security page, which names its own tests, do without."""
+    text = (DOCS / "design/promises.md").read_text(encoding="utf-8")
+    pages = set(re.findall(r"^\| [^|]+\| \[[^]]+\]\(([^)#]+)", text, re.M))
+    without = {"../reference/cli.md", "005-security.md"}
+    assert len(pages) > 12 and without < pages
+    for page in pages - without:
+        linked = (DOCS / "design" / page).read_text(encoding="utf-8")
+        assert "promises.md" in linked, page
