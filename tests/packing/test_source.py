@@ -186,10 +186,13 @@ def test_a_file_whose_time_was_set_back_is_noticed(folder: Path) -> None:
     assert pack(folder).digest != before.digest
 
 
-def test_folders_of_outputs_are_left_out_where_they_are_named(folder: Path) -> None:
-    write(folder, "jobs/job-1/log", "runs/x")
-    archive = source(folder, folder.parent / "cache", without=[folder / "jobs", folder / "runs"])
-    assert names(unpack(archive, folder.parent / "unpacked")) == {"train.py"}
+def test_job_directories_are_left_out_wherever_they_are(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOWDAH_HOME", str(folder / "state"))
+    write(folder, "state/jobs/ann/job-1/agent.key", "state/notes")
+    archive = source(folder, folder.parent / "cache")
+    assert names(unpack(archive, folder.parent / "unpacked")) == {"train.py", "state/notes"}
 
 
 def test_the_cache_may_be_in_the_source_folder(folder: Path) -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from howdah.packing import ignore_rules
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quantity, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import FolderContent, look
+from howdah.storage.jobdir import base_folder
 
 SURPRISING = 100 * 10**6
 """Bytes of a source folder from which on its biggest files are told."""
 
 
-def source(
-    folder: Path, cache: Path, progress: Progress = quiet, without: Sequence[Path] = ()
-) -> Archive:
+def source(folder: Path, cache: Path, progress: Progress = quiet) -> Archive:
     """The archive of a source folder.
 
-    Ignore files are respected (`howdah.packing.ignore_rules`), so are the executable bits. ``without``
-    are paths to leave out wherever they are, such as folders of this job's outputs.
+    Ignore files are respected (`howdah.packing.ignore_rules`), so are the executable bits. Job directories
+    and the cache are left out wherever they are.
 
     Raises:
         PackingError: what is wrong, and what to do.
@@ -28,7 +26,7 @@ def source(
     if not folder.is_dir():
         raise PackingError(f"there is no source folder {folder}")
     progress("looking at the source folder", 0, None)
-    found = look(folder, ignore_rules.rules(folder.resolve()), (*without, cache))
+    found = look(folder, ignore_rules.rules(folder.resolve()), (base_folder(None).parent, cache))
 
     def make(scratch: Path) -> Archive:
         content = Content(

@@ -163,9 +163,8 @@ class Packing:
         pool: ThreadPoolExecutor,
         progress: Progress,
         cache: Path | None = None,
-        without: tuple[Path, ...] = (),
     ) -> None:
-        """Begin. ``without`` are paths that are left out of the source folder."""
+        """Begin."""
         cache = cache or cache_folder()
         folder = loaded.folder
         self._job = job
@@ -175,7 +174,7 @@ class Packing:
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
         self._base = pool.submit(runtime.of_job, job, folder, cache, progress)
-        self._source = pool.submit(_source, place, cache, progress, without) if place else None
+        self._source = pool.submit(_source, place, cache, progress) if place else None
         self._environment = (
             pool.submit(_environment, job, folder, cache, progress)
             if job.environment.is_made
@@ -289,10 +288,10 @@ def slow_runtime(job: Job, head: Callable[[Archive, int], bytes], base: Archive 
 # Most jobs need only some of these, and each takes longer to import than to do what is done already.
 
 
-def _source(folder: Path, cache: Path, progress: Progress, without: tuple[Path, ...]) -> Archive:
+def _source(folder: Path, cache: Path, progress: Progress) -> Archive:
     from howdah.packing.source import source
 
-    return source(folder, cache, progress, without)
+    return source(folder, cache, progress)
 
 
 def _environment(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive | None:

@@ -140,7 +140,6 @@ class YarnSubmission:
             configuration,
             self._pool,
             self._tell_packing,
-            without=(base_folder(None).parent,),
         )
         if providers:
             asking = self._pool.submit(
