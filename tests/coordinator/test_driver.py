@@ -18,10 +18,12 @@ from howdah.core.messages import (
     AnyEvent,
     ContainerGranted,
     CoordinatorStarted,
+    Exit,
     JobSubmitted,
     Record,
     ReleaseContainer,
     Task,
+    TaskExited,
     TaskJoined,
     TaskPrepared,
     TaskStarted,
@@ -178,32 +180,67 @@ async def test_a_time_that_the_machine_does_not_move_is_a_defect() -> None:
         await world.running
 
 
+async def _running(workers: int) -> tuple[_World, JobState]:
+    """The programs of a real job run, and have a minute to join."""
+    machine = Machine()
+    world = _World(machine)
+    role = RolePlan(name="worker", minimum=workers, maximum=workers, startup_s=60)
+    await world.driver.durably(JobSubmitted(plan=Plan(job_id="a-job", roles=(role,))))
+    tasks = [Task("worker", index) for index in range(workers)]
+    for number, _ in enumerate(tasks, 1):
+        granted = ContainerGranted(request_id=number, container_id=f"c{number}", node="here")
+        await world.driver.durably(granted)
+        await world.driver.durably(AgentRegistered(container_id=f"c{number}", host="here"))
+    for task in tasks:
+        await world.driver.durably(TaskPrepared(task=task, attempt=1, ports=(2222,)))
+    for task in tasks:
+        await world.driver.durably(TaskStarted(task=task, attempt=1, pids=(7,)))
+    return world, machine.state
+
+
+async def _begin_to_commit(world: _World) -> None:
+    """From now on the journal is as slow as the test."""
+    world.journal.gate.clear()
+    before = len(world.journal.entries)
+    world.driver.emit(AgentDisconnected(container_id="elsewhere"))
+    await until(lambda: len(world.journal.entries) > before)
+
+
 @in_loop
 async def test_what_came_in_time_is_not_late_because_a_commit_was_slow() -> None:
-    job, worker = Machine(), Task("worker", 0)
-    world = _World(job)
-    plan = Plan(
-        job_id="a-job", roles=(RolePlan(name="worker", minimum=1, maximum=1, startup_s=60),)
-    )
-    for event in (
-        JobSubmitted(plan=plan),
-        ContainerGranted(request_id=1, container_id="c1", node="here"),
-        AgentRegistered(container_id="c1", host="here"),
-        TaskPrepared(task=worker, attempt=1, ports=(2222,)),
-    ):
-        await world.driver.durably(event)
-    assert job.state.tasks["worker:0"].state is TaskState.STARTING
-    world.journal.gate.clear()
-    world.driver.emit(TaskStarted(task=worker, attempt=1, pids=(7,)))
-    await until(lambda: job.state.tasks["worker:0"].state is TaskState.RUNNING)
-    world.now += 50  # the disk stands still
+    world, job = await _running(1)
+    world.now += 58.8
+    await _begin_to_commit(world)
+    world.now += 1.0
     world.driver.emit(AgentDisconnected(container_id="elsewhere"))
-    world.driver.emit(TaskJoined(task=worker, attempt=1))
-    world.now += 50
+    world.driver.emit(TaskJoined(task=Task("worker", 0), attempt=1))
+    world.now += 0.8
     world.journal.gate.set()
-    await until(lambda: job.state.tasks["worker:0"].joined_at or job.state.outcome)
-    assert (job.state.phase, job.state.reason) == (JobPhase.RUNNING, "")
-    assert job.state.tasks["worker:0"].joined_at == 150
+    await until(lambda: job.tasks["worker:0"].joined_at or job.outcome)
+    assert (job.phase, job.reason, job.tasks["worker:0"].joined_at) == (JobPhase.RUNNING, "", 159.8)
+    await world.end()
+
+
+@in_loop
+async def test_agents_have_their_time_although_a_commit_took_a_minute() -> None:
+    world, job = await _running(2)
+    for index in range(2):
+        await world.driver.durably(TaskJoined(task=Task("worker", index), attempt=1))
+    await _begin_to_commit(world)
+    failed = TaskExited(task=Task("worker", 0), attempt=1, exit=Exit(code=1))
+    world.driver.emit(failed)  # the other one is to be stopped, in fifteen seconds
+    world.now += 60
+    world.driver.emit(AgentDisconnected(container_id="elsewhere"))
+    world.journal.gate.set()
+    await until(lambda: job.tasks["worker:1"].state is not TaskState.RUNNING)
+    await _begin_to_commit(world)
+    world.now += 60
+    world.journal.gate.set()
+    await world.driver.durably(Record(kind="note", text="the disk is as fast as ever"))
+    assert job.tasks["worker:1"].state is TaskState.STOPPING
+    stopped = TaskExited(task=Task("worker", 1), attempt=1, exit=Exit(signal=15))
+    await world.driver.durably(stopped)
+    assert not world.done, "containers are kept for the next generation"
     await world.end()
 
 

@@ -216,6 +216,11 @@ class AnyWorld(RuleBasedStateMachine):
         self.tell(TimePassed(), due - self.now)
 
     @precondition(lambda self: self.journal)
+    @rule(late_s=st.floats(2.0, 100.0))
+    def stand_still(self, late_s: float) -> None:
+        self.tell(TimePassed(late_s=late_s), late_s)
+
+    @precondition(lambda self: self.journal)
     @rule(data=st.data())
     def restart_coordinator(self, data: st.DataObject) -> None:
         known = self.machine.state.incarnation

@@ -67,6 +67,13 @@ MUTANTS = [
         "a_container_granted_to_a_dead_coordinator_is_given_back_by_the_next()",
     ),
     Mutant(
+        "time in which the coordinator could not act counts against agents",
+        "machine.py",
+        "    if event.late_s:\n",
+        "    if False:\n",
+        "a_coordinator_that_could_not_act_for_a_while_gives_agents_so_much_longer(LONE)",
+    ),
+    Mutant(
         "a new coordinator counts a lease that the one before it has renewed",
         "containers.py",
         "    if container.connected or container.silent:\n",

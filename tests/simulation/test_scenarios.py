@@ -18,6 +18,7 @@ from howdah.core.messages import (
     Exit,
     PreemptionNoticed,
     TaskExited,
+    TimePassed,
 )
 from howdah.core.plan import Completion, Join, Plan
 from howdah.core.state import JobPhase, Outcome, TaskState
@@ -289,6 +290,21 @@ def test_an_agent_that_comes_back_after_it_was_given_up_is_sent_away(job: Plan) 
     world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"), 60.0)
     assert not old.alive
     succeeds(world, "worker:0", "worker:1")
+
+
+@ZOMBIES
+def test_a_coordinator_that_could_not_act_for_a_while_gives_agents_so_much_longer(
+    job: Plan,
+) -> None:
+    world = running(job, nodes=8)
+    old = world.agent("worker:0")
+    world.cluster.cut(old, noticed=True)
+    world.until(lambda: not world.state.containers[old.container_id].connected)
+    world.tell(TimePassed(late_s=10.0))
+    world.sleep(12.0)
+    world.cluster.heal(old)
+    succeeds(world, "worker:0", "worker:1")
+    assert world.attempt("worker:0") == 1
 
 
 @ZOMBIES

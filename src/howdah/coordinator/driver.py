@@ -5,6 +5,7 @@ events and records into the journal, waits for one commit, and only then has the
 out. So nothing is done that a new coordinator would not know of. While a commit runs, further
 events gather for the next round: under load a commit serves many events. Each is handled at the time
 at which it came, and timers come after those that came before them: a slow commit makes nothing late.
+After a very slow one, what waits for agents has so much longer.
 
 What a crash can leave behind is a durable event whose commands were not carried out. The machine
 repairs that on `CoordinatorStarted` and on what agents say they hold.
@@ -29,6 +30,8 @@ from howdah.wire.messages import RecordUpdate
 
 ROUND = 500
 """Events taken in one round: bounds how long one commit makes the first of them wait."""
+LATE_S = 2.0
+"""A round that took longer is time in which agents were not told what the machine had decided."""
 
 
 class JobOver(Exception):
@@ -196,6 +199,10 @@ class EventDriver:
                 item.durable.set_result(None)
         self._events.record(records)
         await self._carry_out(commands)
+        if (late_s := (now := self._clock.now()) - self._latest) > LATE_S:
+            for item in self._inbox:
+                item.came = now
+            self._inbox.appendleft(_Item(TimePassed(late_s=late_s), now))
         self.advanced.send()
 
     def _take(

@@ -181,35 +181,38 @@ def _on_coordinator_started(context: EventContext, event: CoordinatorStarted) ->
             context.emit(ReleaseContainer(container_id=container_id))
         context.emit(FinishJob())
         return
-    _give_more_time(context)
+    patience_s = containers.patience(context)
+    least = context.now + patience_s
+    _give_more_time(context, context.now - patience_s, lambda at: max(at, least))
     containers.take_over(context, event)
 
 
-def _give_more_time(context: EventContext) -> None:
-    """What waits for agents waited for nothing while there was no coordinator."""
+def _give_more_time(context: EventContext, since: float, later: Callable[[float], float]) -> None:
+    """What waits for agents waited for nothing while no coordinator listened, or acted. What was over
+    by ``since`` stays over."""
     state = context.state
-    patience_s = containers.patience(context)
-    least = context.now + patience_s
     for data in state.tasks.values():
         if data.deadline is not None:
-            context.set_time(data, "deadline", max(data.deadline, least))
+            context.set_time(data, "deadline", later(data.deadline))
         request = data.save_request
-        # What was over long ago stays over.
-        if request is not None and request.until + patience_s > context.now:
-            request.until = max(request.until, least)
+        if request is not None and request.until > since:
+            request.until = later(request.until)
+    for container in state.containers.values():
+        if container.deadline is not None:
+            context.set_time(container, "deadline", later(container.deadline))
     for unit in state.units.values():
         if unit.explain_until is not None:
-            context.set_time(unit, "explain_until", max(unit.explain_until, least))
+            context.set_time(unit, "explain_until", later(unit.explain_until))
     if state.hold_until is not None:
-        state.hold_until = max(state.hold_until, least)
+        state.hold_until = later(state.hold_until)
     if state.elastic_until is not None:
-        state.elastic_until = max(state.elastic_until, least)
+        state.elastic_until = later(state.elastic_until)
     if state.growth is not None:
-        state.growth.at = max(state.growth.at, least)
+        state.growth.at = later(state.growth.at)
         if state.growth.until is not None:
-            state.growth.until = max(state.growth.until, least)
+            state.growth.until = later(state.growth.until)
     if state.hang is not None:
-        state.hang.until = max(state.hang.until, least)
+        state.hang.until = later(state.hang.until)
 
 
 def _on_refused(context: EventContext, event: RequestRefused) -> None:
@@ -317,8 +320,10 @@ def _on_stop(context: EventContext, event: StopRequested) -> None:
         job_completion.stop_all(context)
 
 
-def _nothing(context: EventContext, event: TimePassed) -> None:
+def _on_time(context: EventContext, event: TimePassed) -> None:
     """What has come due is looked at by `reconcile`."""
+    if event.late_s:
+        _give_more_time(context, context.now - event.late_s, lambda at: at + event.late_s)
 
 
 _RULES: Mapping[type[Any], Callable[[EventContext, Any], None]] = {
@@ -335,5 +340,5 @@ _RULES: Mapping[type[Any], Callable[[EventContext, Any], None]] = {
     StacksTaken: _on_stacks,
     CheckpointSaved: _on_checkpoint,
     StopRequested: _on_stop,
-    TimePassed: _nothing,
+    TimePassed: _on_time,
 }

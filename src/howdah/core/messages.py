@@ -314,7 +314,10 @@ class StopRequested(Event, frozen=True, kw_only=True):
 
 
 class TimePassed(Event, frozen=True, kw_only=True):
-    """`Machine.next_due` has come."""
+    """`Machine.next_due` has come, or the coordinator could not act for ``late_s`` seconds: what it had
+    decided was not carried out, and what it had been told not taken in."""
+
+    late_s: float = 0.0
 
 
 AnyEvent = Union[  # noqa: UP007 - msgspec reads the union at run time
