@@ -257,11 +257,15 @@ def properties(of: dict[str, str]) -> str:
 def test_cleaning_says_what_it_removed(job: Path, tmp_path: Path) -> None:
     cache = tmp_path / "another cache"
     old = cache / "howdah" / "archives" / "source-0123.tar.gz"
-    old.parent.mkdir(parents=True)
-    old.write_text("x")
-    os.utime(old, (1, 1))
+    python = cache / "howdah" / "folders" / "0123" / "python"
+    for path in (old, python):
+        path.parent.mkdir(parents=True)
+        path.write_text("x")
+    for path in (old, python.parent):
+        os.utime(path, (1, 1))
     told = document(job, cache, "--clean")
-    assert told == {"removed": [{"url": str(old), "size": 1}]}
-    assert not old.exists()
+    assert [each["url"] for each in told["removed"]] == [str(python.parent), str(old)]
+    assert [each["size"] for each in told["removed"]] == [1, 1]
+    assert not old.exists() and not python.exists()
     out, _ = howdah(job, cache, "--clean")
     assert out == "there is nothing that has not been used for 90 days\n"

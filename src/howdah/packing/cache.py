@@ -156,14 +156,17 @@ class Cache:
 
     def sweep(self, limit: int = LIMIT, unused_s: float = _FORGOTTEN_S) -> list[tuple[Path, int]]:
         """Remove what has not been used for so long, of the rest what has not been used for longest
-        if there is more than the limit, and what processes left that died. Returns the archives
-        that are gone, with their sizes."""
+        if there is more than the limit, and what processes left that died. Returns the archives and
+        folders that are gone, with their sizes."""
         now = time.time()
         for path, status in _entries(self.folder / "scratch"):
             if status.st_mtime < now - _LEFT_BEHIND_S:
                 _remove(path)
+        gone: list[tuple[Path, int]] = []
         for path, status in _entries(self._folders):
             if status.st_mtime < now - unused_s:
+                files = (each for each in path.rglob("*") if not each.is_dir())
+                gone.append((path, sum(file.lstat().st_size for file in files)))
                 _remove(path)
         kept: set[str] = set()
         total = 0
@@ -181,7 +184,6 @@ class Cache:
                     total += size
             if unused:
                 path.unlink(missing_ok=True)
-        gone: list[tuple[Path, int]] = []
         for path, status in _entries(self.archives):
             if path.name not in kept and status.st_mtime < now - _IN_USE_S:
                 path.unlink(missing_ok=True)
