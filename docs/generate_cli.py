@@ -118,7 +118,12 @@ def _first(item: type) -> str:
 
 
 def _kind(type_: Any) -> str:
-    names = {str: "text", int: "number", float: "number"}
+    names: dict[Any, str] = {
+        str: "text",
+        int: "number",
+        float: "number",
+        tuple[str, ...]: "list of text",
+    }
     text = str(type_)
     if type_ in names:
         return names[type_]

@@ -18,6 +18,7 @@ from howdah.client.handle import AsyncJobHandle, Callbacks, stop_or_say, submitt
 from howdah.client.lookup.find import find
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.submit import submit as submit_loaded
+from howdah.client.submission.submit import warn
 from howdah.client.sweep import Trial
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
@@ -76,7 +77,9 @@ async def _submitted(
     loaded: LoadedJob, backend: str | None, callbacks: Callbacks, **options: Any
 ) -> AsyncJobHandle:
     def start(submission: Submission) -> JobDirectory:
-        return submit_loaded(loaded, backend=backend, submission=submission, **options)
+        return submit_loaded(
+            loaded, backend=backend, submission=submission, progress=warn, **options
+        )
 
     def take_back(handle: AsyncJobHandle) -> Awaitable[None]:
         return stop_or_say(handle, api.left_by(asyncio.CancelledError()))

@@ -177,6 +177,20 @@ def test_a_variable_that_howdah_sets_itself_is_noted_with_whose_programs_lose_it
     assert f"env.JOB_NAME: {whose.format('worker, logger')}" in howdah("run", file).told
 
 
+LOST = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not get this value"
+
+
+def test_what_run_notes_of_a_job_is_in_the_json_of_all_that_submit(tmp_path: Path) -> None:
+    file = str(job_file(tmp_path, "", env={"JOB_NAME": "mine"}))
+    for command in (("run", file), ("submit", "--wait", file), ("rerun", "test"), ("submit", file)):
+        told = howdah(*command, "--json")
+        assert told.documents()[0]["notes"] == [LOST], command
+        assert told.told == ""
+        gone(newest())
+    assert LOST in howdah("rerun", "--detach", "test").told
+    gone(newest())
+
+
 # -- what is honoured on this machine --------------------------------------------------------------
 
 

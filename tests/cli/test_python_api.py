@@ -11,6 +11,8 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,27 @@ def test_a_wrong_job_is_refused_before_anything_starts(home: Path) -> None:
     with pytest.raises(howdah.BadInput, match="no backend 'yran'"):
         howdah.submit(howdah.Job(command="true", source=None), backend="yran")
     assert not home.exists()
+
+
+def test_what_a_program_should_know_of_its_jobs_is_a_warning(tmp_path: Path) -> None:
+    lost = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not get this value"
+    env = {"JOB_NAME": "mine"}
+    file = job_file(tmp_path, "", env=env)
+
+    async def submit() -> None:
+        await (await aio.submit(file)).wait()
+
+    starts: dict[str, Callable[[], object]] = {
+        "submit": lambda: howdah.submit(file).wait(),
+        "run": lambda: howdah.run(int, env=env),
+        "sweep": lambda: howdah.sweep(file, {"env.LR": [1, 2]}),
+        "aio.submit": lambda: asyncio.run(submit()),
+        "aio.run": lambda: asyncio.run(aio.run(int, env=env)),
+    }
+    for name, start in starts.items():
+        with warnings.catch_warnings(record=True, action="always") as told:
+            start()
+        assert lost in {str(each.message) for each in told}, name
 
 
 def test_a_function_runs_in_every_rank_and_its_values_come_back() -> None:

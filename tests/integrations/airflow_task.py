@@ -6,6 +6,7 @@ Arguments: each operator's as JSON; with ``kill`` the task is ended once the job
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 from typing import Any
@@ -37,6 +38,10 @@ def executed(number: int, given: dict[str, Any]) -> dict[str, Any]:
     with DAG(dag_id=f"training-{number}", schedule=None):
         task = HowdahOperator(task_id="train", retries=2, **given)
     told: dict[str, Any] = {"is_operator": isinstance(task, BaseOperator), "retries": task.retries}  # pyright: ignore[reportAttributeAccessIssue]
+    told["warned"] = []
+    warned = logging.Handler(logging.WARNING)  # the real Airflow's log goes elsewhere
+    warned.emit = lambda record: told["warned"].append(record.getMessage())
+    logging.getLogger("airflow.task").addHandler(warned)
     instance = Instance()
     task.render_template_fields({"ds": "2026-11-21", "ti": instance})  # pyright: ignore[reportAttributeAccessIssue]
     told["command"] = task.command_line()

@@ -106,12 +106,15 @@ def test_a_real_airflow_runs_ends_and_kills_jobs(real_airflow: Airflow, tmp_path
 
 
 def test_a_job_that_succeeds_gives_its_id_and_outcome(airflow: Airflow, tmp_path: Path) -> None:
-    file = job_file(tmp_path, "import sys; print(sys.argv)", roles={"worker": {"instances": 1}})
+    script, env = "import sys; print(sys.argv)", {"JOB_NAME": "mine"}
+    file = job_file(tmp_path, script, roles={"worker": {"instances": 1}}, env=env)
     told = airflow.one(
         tmp_path, job=str(file), settings={"roles.worker.instances": 2, "name": "day-{{ ds }}"}
     )
     assert told["is_operator"]
     assert told["retries"] == 2
+    (lost,) = told["warned"]
+    assert lost.startswith("env.JOB_NAME: Howdah sets it for the programs of worker")
     directory = newest()
     assert directory.job().name == "day-2026-11-21"
     assert directory.job().roles["worker"].instances == 2

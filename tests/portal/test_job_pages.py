@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -11,8 +12,9 @@ from playwright.sync_api import Page, expect
 
 from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot, troubles
-from tests.cli.howdah import gone, howdah, until
+from tests.cli.howdah import gone, howdah, job_file, newest, until
 from tests.portal.conftest import Holding, Past, Portal
+from tests.unit.web.serving import Answer
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -111,6 +113,38 @@ def test_a_running_job_is_stopped_from_the_list(
         portal.ask("POST", path, headers={**cookie, "Origin": "http://evil.example"}).status == 403
     )
     assert portal.ask("POST", path, headers=cookie).status == 403
+
+
+def test_who_runs_a_job_again_is_told_what_its_command_notes(
+    portal: Portal, past: Past, tmp_path: Path
+) -> None:
+    howdah("run", str(job_file(tmp_path, "", name="noted", env={"JOB_NAME": "mine"})))
+    before = newest()
+    made: list[JobDirectory] = []
+
+    def again(door: str, body: bytes) -> Answer:
+        headers = {**portal.log_in(), "Origin": portal.url}
+        headers["Content-Type"] = (
+            "application/json" if "api" in door else "application/x-www-form-urlencoded"
+        )
+        answer = portal.ask("POST", f"/jobs/{before.job_id}/{door}", headers=headers, body=body)
+        assert answer.status < 300, answer
+        made.append(newest())
+        return answer
+
+    def listed() -> bool:
+        found = portal.get("/api/v1/jobs?limit=100").json()["jobs"]
+        return before.job_id in {job["job_id"] for job in found}
+
+    until(listed, "the job in the list")
+    lost = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not get this value"
+    try:
+        assert again("api/v1/rerun", b"{}").json()["notes"] == [lost]
+        assert lost in again("rerun", b"key=a").body.decode()
+    finally:
+        for directory in (before, *made):
+            gone(directory)
+            shutil.rmtree(directory.path)
 
 
 def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(

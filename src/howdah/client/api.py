@@ -17,6 +17,7 @@ from howdah.client.lookup.listing import views
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.loading import load_file, load_object
 from howdah.client.submission.submit import submit as submit_loaded
+from howdah.client.submission.submit import warn
 from howdah.client.sweep import Sweep, Trial, new_variables, run_sweep, settings, written
 from howdah.client.sync import Background, JobHandle
 from howdah.client.usage import usages
@@ -37,6 +38,8 @@ def submit(
 ) -> JobHandle:
     """Start a job; it goes on by itself, whatever becomes of this program.
 
+    What a user should know of it all the same, such as a key that has no effect, is a `RuntimeWarning`.
+
     Args:
         job: a `howdah.Job`, or the path of a job file.
         backend: where to run it: ``local`` is this machine, ``yarn`` a Hadoop cluster; by default
@@ -52,7 +55,7 @@ def submit(
         BackendError: the backend does not take it.
     """
     callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
-    directory = submit_loaded(as_loaded(job, overrides), backend=backend)
+    directory = submit_loaded(as_loaded(job, overrides), backend=backend, progress=warn)
     try:
         return JobHandle(directory, callbacks)
     except BaseException as error:  # nobody would know which job goes on
@@ -104,7 +107,9 @@ def run(
     where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
     callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
-    directory = submit_loaded(as_loaded(call.job), backend=where, populate=call.populate)
+    directory = submit_loaded(
+        as_loaded(call.job), backend=where, populate=call.populate, progress=warn
+    )
     try:
         view = JobHandle(directory, callbacks).wait(timeout_s)
     except BaseException as error:
@@ -184,6 +189,7 @@ def prepared_sweep(
         backend=backend,
         at_once=at_once,
         on_trial=on_trial or (lambda trial: None),
+        note=lambda text: warnings.warn(text, RuntimeWarning, stacklevel=2),
     )
 
 

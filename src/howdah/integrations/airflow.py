@@ -197,6 +197,8 @@ class HowdahOperator(BaseOperator):
             case "submitted":
                 self._job_id = item["job_id"]
                 self.log.info("%s submitted; its directory is %s", self._job_id, item["directory"])
+                for note in item.get("notes", ()):
+                    self.log.warning("%s", note)
                 context["ti"].xcom_push(key="job_id", value=self._job_id)
             case "event":
                 say = {"error": self.log.error, "warning": self.log.warning}

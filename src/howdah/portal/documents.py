@@ -66,4 +66,4 @@ class StartedJob(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str
     directory: str
     notes: tuple[str, ...] = ()
-    """What the command said of it, a line each: what the backend does not honour, say."""
+    """What the command said of it: a key that has no effect, say."""

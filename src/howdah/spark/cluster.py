@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from howdah.backends.base import Step
 from howdah.backends.spark import SparkSubmission
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.following.items import LogLine
@@ -416,10 +417,15 @@ def _submit(
         )
         job.populate(directory, wiring)
 
+    def tell(step: Step) -> None:
+        if step.note and on_log is not None:
+            _say(step.note)
+
     try:
-        directory = submit(loaded, backend="spark", populate=populate, submission=submission)
-        if submission.notice and on_log is not None:
-            _say(submission.notice)
+        directory = submit(
+            loaded, backend="spark", populate=populate, submission=submission, progress=tell
+        )
+        tell(Step(note=submission.notice))
         controller.start(directory.secrets)
     except BaseException:
         controller.close()

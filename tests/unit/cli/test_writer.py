@@ -189,7 +189,7 @@ def test_a_terminal_somebody_made_non_blocking_is_written_whole(
 
 
 def attached(writer: Writer) -> None:
-    session = _Session(Tie.VIEW, View(), lambda: None)
+    session = _Session(Tie.VIEW, View(), lambda: None, ())
     asyncio.run(session._close_patiently(writer))
 
 

@@ -149,12 +149,14 @@ def command(
         if in_place and not job.environment.is_made:
             _demand_jupyterlab(job)
 
+        progress = SubmissionProgress(quiet=as_json)
+
         def submitted() -> JobDirectory:
-            with SubmissionProgress(quiet=as_json) as progress:
+            with progress:
                 return submit(loaded, backend=backend, submission=submission, progress=progress)
 
         if detach:
-            detached(submitted, as_json=as_json)
+            detached(submitted, progress.notes, as_json=as_json)
             return 0
 
         leading: list[Future[None]] = []
@@ -165,7 +167,8 @@ def command(
             return directory
 
         try:
-            return follow(start, Tie.JOB, View(as_json=as_json), cancel=submission.cancel)
+            view = View(as_json=as_json)
+            return follow(start, Tie.JOB, view, cancel=submission.cancel, notes=progress.notes)
         finally:
             for each in leading:
                 each.cancel()

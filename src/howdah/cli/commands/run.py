@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,12 +88,14 @@ def run_command(
         from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
+        progress = SubmissionProgress(quiet=as_json)
+
         def start() -> JobDirectory:
-            with SubmissionProgress(quiet=as_json) as progress:
+            with progress:
                 return submit(loaded, backend=backend, submission=submission, progress=progress)
 
         view = View(as_json=as_json, all_records=verbose, open_page=open_page)
-        return follow(start, Tie.JOB, view, cancel=submission.cancel)
+        return follow(start, Tie.JOB, view, cancel=submission.cancel, notes=progress.notes)
 
 
 @click.command("submit", cls=JobCommand)
@@ -124,7 +126,7 @@ def submit_command(
     With --wait, this command lasts as long as the job. If you interrupt it, it exits with 130, and
     the job goes on.
 
-    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}. With --wait,
+    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …, "notes": […]}. With --wait,
     those of 'howdah run' follow, without "log", the last with type "summary". With --dry-run, one
     document, as for 'howdah run'.
     """
@@ -138,12 +140,14 @@ def submit_command(
         from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
+        progress = SubmissionProgress(quiet=as_json)
+
         def start() -> JobDirectory:
-            with SubmissionProgress(quiet=as_json) as progress:
+            with progress:
                 loaded = load_job(ctx, job, **source)
                 return submit(loaded, backend=backend, submission=submission, progress=progress)
 
-        directory = detached(start, as_json=as_json)
+        directory = detached(start, progress.notes, as_json=as_json)
     if not wait:
         return 0
     from howdah.cli.display.attached import Tie, View, follow
@@ -151,8 +155,10 @@ def submit_command(
     return follow(lambda: directory, Tie.WAIT, View(as_json=as_json, logs=False))
 
 
-def detached(start: Callable[[], JobDirectory], *, as_json: bool) -> JobDirectory:
-    """The job that ``start`` submits, once its id has been printed.
+def detached(
+    start: Callable[[], JobDirectory], notes: Sequence[str], *, as_json: bool
+) -> JobDirectory:
+    """The job that ``start`` submits, once its id has been printed, with ``notes`` in JSON.
 
     Until then SIGTERM and SIGHUP interrupt like Ctrl-C, and what was begun is taken back: nobody would
     know which job goes on.
@@ -165,7 +171,7 @@ def detached(start: Callable[[], JobDirectory], *, as_json: bool) -> JobDirector
     directory = None
     try:
         directory = start()
-        _say_submitted(directory, as_json=as_json)
+        _say_submitted(directory, notes, as_json=as_json)
     except KeyboardInterrupt:
         if directory is not None:
             from howdah.backends.base import BackendError
@@ -183,13 +189,12 @@ def detached(start: Callable[[], JobDirectory], *, as_json: bool) -> JobDirector
     return directory
 
 
-def _say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
+def _say_submitted(directory: JobDirectory, notes: Sequence[str], *, as_json: bool) -> None:
     """Print a detached job's id, and how to come back to it."""
     if as_json:
-        from howdah.client.following.items import Submitted
+        from howdah.client.following.items import submitted
 
-        item = Submitted(job_id=directory.job_id, directory=str(directory.path))
-        echo_json(item)
+        echo_json(submitted(directory, notes))
         return
     echo(directory.job_id)
     echo(
@@ -237,9 +242,10 @@ def rerun_command(
     backend = backend or before.meta().backend
     with contextlib.closing(begin(backend)) as submission:
         loaded = load(before, overrides, resume=resume)
+        progress = SubmissionProgress(quiet=as_json)
 
         def start() -> JobDirectory:
-            with SubmissionProgress(quiet=as_json) as progress:
+            with progress:
                 return submit_again(
                     before,
                     loaded,
@@ -250,12 +256,12 @@ def rerun_command(
                 )
 
         if detach:
-            detached(start, as_json=as_json)
+            detached(start, progress.notes, as_json=as_json)
             return 0
         from howdah.cli.display.attached import Tie, View, follow
 
         view = View(as_json=as_json, all_records=verbose)
-        return follow(start, Tie.JOB, view, cancel=submission.cancel)
+        return follow(start, Tie.JOB, view, cancel=submission.cancel, notes=progress.notes)
 
 
 @click.command("attach")

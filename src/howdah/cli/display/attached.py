@@ -11,7 +11,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,20 +120,25 @@ def follow(
     view: View,
     *,
     cancel: Callable[[], object] = lambda: None,
+    notes: Sequence[str] = (),
 ) -> ExitCode:
     """Show the job that ``start`` gives until it ends; its exit code.
 
     Signals count from before ``start`` is called (in a thread): one that comes meanwhile is obeyed
     after it, so no job is ever left half-started or running by accident. ``cancel`` is called then,
-    for a ``start`` that takes long and can end at once (by `SubmissionCancelled`).
+    for a ``start`` that takes long and can end at once (by `SubmissionCancelled`). ``notes`` are those
+    of the submission, once ``start`` has ended.
     """
-    return leaving.run(_Session(tie, view, cancel).run(start))
+    return leaving.run(_Session(tie, view, cancel, notes).run(start))
 
 
 class _Session:
-    def __init__(self, tie: Tie, view: View, cancel: Callable[[], object]) -> None:
+    def __init__(
+        self, tie: Tie, view: View, cancel: Callable[[], object], notes: Sequence[str]
+    ) -> None:
         self._tie = tie
         self._cancel = cancel
+        self._notes = notes
         self._view = view
         self._interrupts = Interrupts(tie)
         self._handle: AsyncJobHandle | None = None
@@ -220,9 +225,9 @@ class _Session:
     def _say_submitted(self, writer: Writer, directory: JobDirectory) -> None:
         assert self._screen is not None
         if self._view.as_json:
-            from howdah.client.following.items import Submitted
+            from howdah.client.following.items import submitted
 
-            item = Submitted(job_id=directory.job_id, directory=str(directory.path))
+            item = submitted(directory, self._notes)
             writer.out(msgspec.json.encode(item) + b"\n")
         else:
             self._screen.note(f"{directory.job_id} submitted")

@@ -23,6 +23,8 @@ class SubmissionProgress:
 
     def __init__(self, *, quiet: bool = False) -> None:
         """``quiet``: show nothing (``--json``)."""
+        self.notes: list[str] = []
+        """What stays to be said, shown or not."""
         self._quiet = quiet
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._began = time.monotonic()
@@ -45,6 +47,7 @@ class SubmissionProgress:
     def __call__(self, step: Step) -> None:
         """Show it, if it is worth it. May be called from any thread, one at a time."""
         if step.note:
+            self.notes.append(step.note)
             self._note(step.note)
             return
         now = time.monotonic()

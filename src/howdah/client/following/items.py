@@ -5,11 +5,13 @@ With ``--json`` every line is one of these; ``type`` says which. Fields are only
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from howdah.client.following.log_lines import LogId
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import RecordUpdate
 from howdah.wire.status import JobView
 
@@ -61,6 +63,8 @@ class Submitted(_Item, frozen=True, kw_only=True, tag="submitted"):
     job_id: str
     directory: str
     """The job directory."""
+    notes: tuple[str, ...] = ()
+    """What a user should know of the job all the same: a key that has no effect there, say."""
 
 
 class Page(_Item, frozen=True, kw_only=True, tag="page"):
@@ -95,6 +99,11 @@ class NoteItem(_Item, frozen=True, kw_only=True, tag="note"):
     """Something about the client itself, such as a stop that it asked for, or a broken connection."""
 
     text: str
+
+
+def submitted(directory: JobDirectory, notes: Sequence[str]) -> Submitted:
+    """That the job of that directory has been submitted, with the notes of its submission."""
+    return Submitted(job_id=directory.job_id, directory=str(directory.path), notes=tuple(notes))
 
 
 def log_line(stream: LogId, offset: int, line: bytes, time: float | None = None) -> LogLine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 def quiet(step: Step) -> None:
     """Progress that is not shown."""
+
+
+def warn(step: Step) -> None:
+    """Progress whose notes are `RuntimeWarning`s, for programs."""
+    if step.note:
+        warnings.warn(step.note, RuntimeWarning, stacklevel=2)
 
 
 def submit(

@@ -143,7 +143,8 @@ async def start(jobs: Jobs, command: str, arguments: list[str]) -> StartedJob:
         status = 400 if process.returncode == _BAD_INPUT else 409
         raise Refusal(status, _reason(command, text))
     started = msgspec.json.decode(said, type=StartedJob)
-    started = msgspec.structs.replace(started, notes=tuple(text.splitlines()))
+    notes = (*started.notes, *text.splitlines())
+    started = msgspec.structs.replace(started, notes=notes)
     if Path(started.directory).parent == jobs.base:
         await jobs.look(JobDirectory(started.directory))  # for its page to be there at once
     return started
