@@ -98,6 +98,14 @@ def test_a_file_a_pattern_a_list_and_a_dataset_are_sources(folder: Path) -> None
     assert ParquetFeed(arrow.dataset(str(folder), partitioning="hive")).num_rows == ROWS
 
 
+def test_folders_of_a_column_that_begins_with_an_underscore_are_read(tmp_path: Path) -> None:
+    for day in ("_day=1", "_day=2"):
+        (tmp_path / day).mkdir()
+        pq.write_table(pa.table({"id": [int(day[-1])]}), tmp_path / day / "part-0.parquet")
+    [batch] = ParquetFeed(str(tmp_path)).batches(8)
+    assert (batch["id"] == batch["_day"]).all() and list(batch["id"]) == [1, 2]
+
+
 def test_files_of_several_file_systems_are_read_together(tmp_path: Path) -> None:
     import fsspec
 

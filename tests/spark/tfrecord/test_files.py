@@ -72,6 +72,10 @@ def test_hidden_files_are_left_out_and_patterns_find_the_others(tmp_path: Path) 
         "a/part-2",
         "b/part-1",
         "b/note",
+        "b/part-2._COPYING_",
+        "c/_day=1/part-1",
+        "c/_day=2/_draft",
+        "c/.x=1/part-1",
     ):
         _put(tmp_path / name, x=pa.array([1]))
 
@@ -79,12 +83,12 @@ def test_hidden_files_are_left_out_and_patterns_find_the_others(tmp_path: Path) 
         files = filesystems.find([str(tmp_path / path)])
         return [str(Path(file.path).relative_to(tmp_path)) for _, file in files]
 
-    assert found("") == ["a/part-1", "a/part-2", "b/note", "b/part-1"]
+    assert found("") == ["a/part-1", "a/part-2", "b/note", "b/part-1", "c/_day=1/part-1"]
     assert found("*/part-1") == ["a/part-1", "b/part-1"]
     assert found("[b]") == ["b/note", "b/part-1"]
     assert found("a/part-2") == ["a/part-2"]
-    with pytest.raises(FileNotFoundError, match="no file matches .*/c"):
-        found("c*")
+    with pytest.raises(FileNotFoundError, match="no file matches .*/d"):
+        found("d*")
     with pytest.raises(FileNotFoundError, match="there is no .*/nowhere"):
         found("nowhere")
 

@@ -133,8 +133,8 @@ def _absolute(path: str, default_fs: str) -> str:
 
 def find(paths: Iterable[str]) -> list[tuple[str, File]]:
     """All data files below folders, files and patterns (``*``, ``?``, ``[…]``), each with the
-    folder it was found from; in the order of names. Hidden ones are left out, as Spark does:
-    names that begin with ``_`` or ``.``, and all below such folders.
+    folder it was found from; in the order of names. Hidden ones are left out, as Spark does, and all
+    below such folders.
 
     Raises:
         FileNotFoundError: nothing is there.
@@ -149,9 +149,15 @@ def find(paths: Iterable[str]) -> list[tuple[str, File]]:
                 raise FileNotFoundError(f"no file matches {path}")
         for file in sorted(listed, key=lambda each: each.path):
             inside = file.path.removeprefix(root).strip("/")
-            if not any(part[:1] in ("_", ".") for part in inside.split("/")) or not inside:
+            if not any(map(_hidden, inside.split("/"))):
                 found.append((root, file))
     return found
+
+
+def _hidden(name: str) -> bool:
+    """Whether Spark leaves a file or folder of that name out. ``_day=1`` is a value of a column."""
+    begins = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return begins or name.endswith("._COPYING_")  # HDFS's clients name so what they still write
 
 
 def _without_pattern(path: str) -> str:
