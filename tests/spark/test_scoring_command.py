@@ -13,7 +13,7 @@ import pytest
 
 from howdah.cli.main import main
 from howdah.client.errors import ExitCode
-from howdah.spark.tfrecord import read_tfrecords
+from howdah.spark.tfrecord import read_tfrecords, write_tfrecords
 from tests.spark.versions import environment
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
@@ -102,6 +102,23 @@ def test_csv_becomes_tfrecords_which_are_scored_again(spark: Any, folder: Path) 
     words += ["--input", first, "--format", "tfrecord", "--schema", "struct<name:string,y:float>"]
     assert main([*words, "--output-schema", "z float", "--output", second]) == 0
     assert sorted(map(tuple, spark.read.parquet(second).collect())) == [("a", 13.5), ("b", 22.5)]
+
+
+def test_options_of_tfrecord_files_count(
+    spark: Any, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = spark.createDataFrame([(1.0,), (2.0,)], "x float")
+    write_tfrecords(frame.coalesce(1), str(folder / "in"))
+    [file] = (folder / "in").glob("part-*")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")  # of a checksum
+    words = ["score", *MODEL, "--input", str(folder / "in"), "--format", "tfrecord", "--keep-none"]
+    words += ["--output-mapping", "y=y", "--output", str(folder / "out")]
+    assert main(words) == ExitCode.BAD_INPUT
+    assert "checksum" in capsys.readouterr().err
+    assert main([*words, "--option", "verify=false"]) == 0
+    assert sorted(row["y"] for row in spark.read.parquet(str(folder / "out")).collect()) == [3, 6]
+    assert main([*words, "--option", "verified=false"]) == ExitCode.BAD_INPUT
+    assert "unknown option 'verified' of tfrecord" in capsys.readouterr().err
 
 
 def test_what_is_wrong_is_said_in_words(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -150,9 +151,10 @@ def _read(spark: Any, request: Request) -> DataFrame:
     paths = list(request.inputs)
     schema = struct_type(spark, request.schema) if request.schema else None
     if request.format == "tfrecord":
-        from howdah.spark.tfrecord import read_tfrecords
+        from howdah.spark.tfrecord import functions, options
 
-        return read_tfrecords(spark, paths, schema)
+        given = {**request.read_options, "paths": json.dumps(paths)}
+        return functions.read(spark, options.options(given), schema)
     reader = spark.read.format(request.format).options(**_read_options(request, schema))
     if schema is not None:
         reader = reader.schema(schema)

@@ -20,7 +20,7 @@ from howdah.spark.tfrecord.codec.columns import RecordType, columns
 from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.functions import _read, write_tfrecords
+from howdah.spark.tfrecord.functions import read, write_tfrecords
 from howdah.spark.tfrecord.options import TFRecordOptions
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def loadTFRecords(sc: Any, input_dir: str, binary_features: Sequence[str] = []) 
             are UTF-8.
     """
     options = TFRecordOptions(paths=(input_dir,), binary_features=tuple(binary_features))
-    df = _read(_session(sc), options, None, doubles=True)
+    df = read(_session(sc), options, None, doubles=True)
     loadedDF[df] = input_dir
     return df
 

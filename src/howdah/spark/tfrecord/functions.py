@@ -88,7 +88,7 @@ def read_tfrecords(
         verify=verify,
         partition_bytes=partition_bytes,
     )
-    return _read(spark, options, schema)
+    return read(spark, options, schema)
 
 
 def write_tfrecords(
@@ -143,7 +143,7 @@ def write_tfrecords(
 # -- inside ------------------------------------------------------------------------------------
 
 
-def _read(
+def read(
     spark: Any, options: TFRecordOptions, schema: StructType | str | None, *, doubles: bool = False
 ) -> DataFrame:
     found = reading.pieces(options, default_fs(spark))
