@@ -481,6 +481,16 @@ def test_rows_of_an_rdd_are_fed_without_a_dataframe(spark: Any) -> None:
     assert all(row[1] == [row[0], 0.5] for rows in values.values() for row in rows)
 
 
+def test_a_row_of_an_rdd_that_is_longer_than_the_first_ends_the_feed(spark: Any) -> None:
+    rdd = spark.sparkContext.parallelize([(1, 2), (3, 4, 5)], 1)
+    error = r"\(3, 4, 5\), a row of the RDD, has the columns _1, _2, _3"
+    with (
+        pytest.raises(FeedError, match=error),
+        start(spark, collect, workers=1) as cluster,
+    ):
+        cluster.train(rdd)
+
+
 def test_only_the_columns_that_are_named_are_fed(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[Any]:
         found: list[Any] = []

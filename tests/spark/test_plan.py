@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import Row
 
+from howdah.client.errors import BadInput
+from howdah.spark.errors import FeedError
 from howdah.spark.feed.control.plan import (
     Load,
     Resumption,
@@ -29,6 +33,7 @@ from howdah.spark.feed.messages import (
     Position,
     Purpose,
 )
+from howdah.spark.rows import arrow_schema, record_batches
 from howdah.spark.session import shuffles
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
@@ -397,3 +402,36 @@ def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:
     assert batch_rows(3136) == 512
     assert batch_rows(100_000) == 16
     assert batch_rows(0) == 65536
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        (
+            [(1, 2), (3, 4, 5)],
+            r"\(3, 4, 5\), a row of the RDD, has .* _1, _2, _3; its first row has",
+        ),
+        ([(1, 2), (3,)], r"\(3,\), a row of the RDD, has the columns _1; its first row has _1, _2"),
+        ([(1, 2), None], "None, a row of the RDD"),
+        (
+            [{"a": 1}, {"a": 2, "b": 3}],
+            "'b': 3}, a row of the RDD, has the columns a, b; its first",
+        ),
+        ([Row(a=1, b=2), Row(a=3)], r"Row\(a=3\), a row of the RDD"),
+        ([(), ()], r"\(\), a row of this RDD, has no columns"),
+        ([Row("a", "a")(1, 2)], r"Row\(a=1, a=2\), a row of this RDD, has two columns of one name"),
+    ],
+)
+def test_no_value_of_an_rdd_is_dropped_without_a_word(rows: list[Any], error: str) -> None:
+    with pytest.raises((BadInput, FeedError), match=error):
+        list(record_batches(rows, arrow_schema(rows[0])))
+
+
+def test_a_dictionary_of_an_rdd_may_lack_columns_and_a_row_be_none() -> None:
+    def fed(rows: list[Any], columns: list[str] | None = None) -> list[Any]:
+        batches = record_batches(rows, arrow_schema(rows[0], columns), whole=columns is None)
+        return [row for batch in batches for row in batch.to_pylist()]
+
+    assert fed([{"a": 1, "b": 2}, {"b": 3}]) == [{"a": 1, "b": 2}, {"a": None, "b": 3}]
+    assert fed([1, None]) == [{"_1": 1}, {"_1": None}]
+    assert fed([(1, 2), (3, 4, 5)], ["_2"]) == [{"_2": 2}, {"_2": 4}]

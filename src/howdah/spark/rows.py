@@ -143,6 +143,7 @@ class RddSource:
     def __init__(self, rdd: Any, columns: Sequence[str] | None = None) -> None:
         """With ``columns`` a row is looked at now: programs do not begin what has no such column."""
         self._rdd = rdd
+        self._whole = columns is None
         self._schema: bytes | None = None
         if columns is not None:
             try:
@@ -157,7 +158,7 @@ class RddSource:
         if self._schema is None:
             first = self._rdd.take(1)
             self._schema = arrow_schema(first[0]) if first else b""
-        to_batches = functools.partial(record_batches, schema=self._schema)
+        to_batches = functools.partial(record_batches, schema=self._schema, whole=self._whole)
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
     def ordered(self) -> bool:
@@ -252,11 +253,17 @@ def arrow_schema(row: Any, columns: Sequence[str] | None = None) -> bytes:
     """The Arrow schema of rows like this one, or of some of their columns, serialised.
 
     Raises:
-        BadInput: a value is of a type that Arrow has not; there is no such column.
+        BadInput: a value is of a type that Arrow has not; there is no such column, none at all, or
+            there are two of one name.
     """
     import pyarrow as pa
 
     values = named(row)
+    if not values or (isinstance(row, tuple) and len(values) != len(row)):
+        raise BadInput(
+            f"{_short(row)}, a row of this RDD, "
+            + ("has two columns of one name: rename one" if values else "has no columns")
+        )
     for name in columns or ():
         if name not in values:
             near = closest(name, values)
@@ -277,8 +284,9 @@ def arrow_schema(row: Any, columns: Sequence[str] | None = None) -> bytes:
     return pa.schema([(name, array.type) for name, array in found.items()]).serialize().to_pybytes()
 
 
-def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
-    """The rows as record batches of that schema.
+def record_batches(rows: Iterable[Any], schema: bytes, *, whole: bool = True) -> Iterator[Any]:
+    """The rows as record batches of that schema, ``whole`` or some columns of them. A dictionary may
+    lack columns: they are null.
 
     Raises:
         FeedError: a row does not fit it.
@@ -286,12 +294,20 @@ def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
     import pyarrow as pa
 
     wanted = pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
+    names = set(wanted.names)
     count = FIRST_ROWS
     rows = iter(rows)
     while chunk := list(itertools.islice(rows, count)):
         columns = {name: [] for name in wanted.names}
         for row in chunk:
             values = named(row)
+            more, less = values.keys() - names, names - values.keys()
+            if (whole and more) or (less and not isinstance(row, Mapping)):
+                raise FeedError(
+                    f"{_short(row)}, a row of the RDD, has the columns {listed(values)}; its first row has "
+                    f"{listed(wanted.names)}. Make the rows alike, or choose columns that all of them have: "
+                    "columns=[…]"
+                )
             for name, column in columns.items():
                 column.append(_plain(values.get(name)))
         try:
@@ -305,6 +321,11 @@ def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
             ) from error
         yield batch
         count = batch_rows(batch.nbytes / len(chunk))
+
+
+def _short(row: Any) -> str:
+    text = repr(row)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _plain(value: Any) -> Any:
