@@ -258,6 +258,10 @@ class _SharedBufferTls(sslproto.SSLProtocol):
         super().connection_lost(exc)
 
 
+class NoAnswer(TimeoutError):
+    """Something accepts the connection and then says nothing: it is stopped, or busy."""
+
+
 def dial_tls(
     address: tuple[str, int],
     context: ssl.SSLContext,
@@ -271,6 +275,7 @@ def dial_tls(
     ``held_back`` as for `detect_dead_peers`.
 
     Raises:
+        NoAnswer: it did not prove in time who it is.
         OSError: nobody listens there, or it is not who it should be.
     """
     sock = socket.create_connection(address, timeout=timeout_s)
@@ -278,8 +283,10 @@ def dial_tls(
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         detect_dead_peers(sock, held_back=held_back)
         return context.wrap_socket(sock, server_hostname=name)
-    except BaseException:
+    except BaseException as error:
         sock.close()
+        if isinstance(error, TimeoutError):
+            raise NoAnswer(f"no answer in {timeout_s:g} s after it was connected to") from error
         raise
 
 

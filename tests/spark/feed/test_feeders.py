@@ -22,12 +22,14 @@ from howdah.spark.feed import controller_connection
 from howdah.spark.feed.control import control_server
 from howdah.spark.feed.control.feed_controller import FeedController
 from howdah.spark.feed.control.plan import Resumption
+from howdah.spark.feed.control.run_state import RunState
 from howdah.spark.feed.ingest import answer_offset_query
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
     AssignmentResponse,
     Broken,
+    Endpoint,
     OffsetQuery,
     OffsetReply,
     Options,
@@ -418,6 +420,36 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
         later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
         until(lambda: questions > 5)
     assert later()["rows"].to_pylist() == [4]
+
+
+@pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"])
+def test_a_rank_that_accepts_no_feeder_for_longer_than_feeders_wait_gets_its_rows_later(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """All ranks may compile at once, or stand still with their host."""
+    monkeypatch.setattr(feeder_client, "CONNECT_S", 0.1)
+    server = gang.trainer()._server
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    questions = 0
+    choose = RunState.choose
+
+    def counted(*arguments: Any) -> list[Endpoint]:
+        nonlocal questions
+        questions += 1
+        return choose(*arguments)
+
+    monkeypatch.setattr(RunState, "choose", counted)
+    goes_on = threading.Event()
+    assert server is not None
+    server._loop.call_soon_threadsafe(goes_on.wait, DEADLINE_S)
+    try:
+        fed = in_background(
+            lambda: _Feeding(task, Me(0, 1, host, "")).run(iter(numbers((0, 4), (4, 8))))
+        )
+        until(lambda: questions > 4)
+    finally:
+        goes_on.set()
+    assert fed()["rows"].to_pylist() == [8]
 
 
 def test_what_lets_a_feeder_in_says_so_and_opens_no_door_of_the_job(feed_secrets: Path) -> None:

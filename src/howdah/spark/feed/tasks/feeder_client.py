@@ -36,7 +36,7 @@ from howdah.spark.feed.messages import (
 )
 from howdah.wire.decoders import message_decoder
 from howdah.wire.frames import FrameDecoder, encode
-from howdah.wire.sockets import dial_tls
+from howdah.wire.sockets import NoAnswer, dial_tls
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
 
 T = TypeVar("T")
@@ -349,10 +349,11 @@ def first_word(trainer: TrainerConnection) -> TrainerLoad:
     """Wait for what a trainer says first.
 
     Raises:
-        OSError: it says nothing, or is gone.
+        NoAnswer: it says nothing.
+        OSError: it is gone.
     """
     end = time.monotonic() + CONNECT_S
     while trainer.load is None:
         if not trainer.wait(max(0.0, end - time.monotonic())):
-            raise TimeoutError(f"rank {trainer.rank} says nothing")
+            raise NoAnswer(f"no answer in {CONNECT_S:g} s after it was connected to")
     return trainer.load

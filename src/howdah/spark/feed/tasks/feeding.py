@@ -23,6 +23,7 @@ from howdah.spark.feed.tasks.feeder_client import (
     TrainerConnection,
     first_word,
 )
+from howdah.wire.sockets import NoAnswer
 
 MOST_LOST = 5
 """Connections to trainers that one task may lose before it fails, for Spark to run it again."""
@@ -134,13 +135,13 @@ class Connecting:
         }
 
     def open(self, answer: AssignmentResponse, begin: int, skip: Intervals) -> TrainerConnection:
-        """A connection on which the partition has begun."""
-        tried: list[int] = []
-        problems: list[str] = []
+        """A connection on which the partition has begun. A trainer that is connected to the controller and
+        does not answer is waited for: it may be stopped, or hold Python's lock in a compilation."""
+        problems: dict[int, OSError] = {}
         while True:
             for endpoint in answer.endpoints:
                 rank = endpoint.rank
-                if rank in tried:
+                if rank in problems:
                     continue
                 trainer = None
                 try:
@@ -159,10 +160,14 @@ class Connecting:
                 except OSError as error:
                     if trainer is not None:
                         trainer.close()
-                    tried.append(rank)
-                    problems.append(f"rank {rank}: {error}")
-            answer = self.ask(unreachable=tried, offset=begin)
+                    problems[rank] = error
+            answer = self.ask(unreachable=list(problems), offset=begin)
             if answer.whole:
                 raise NobodyLeft
-            if all(endpoint.rank in tried for endpoint in answer.endpoints):
-                raise FeedError("no trainer takes rows of this task: " + "; ".join(problems))
+            if all(endpoint.rank in problems for endpoint in answer.endpoints):
+                reached = [rank for rank in problems if isinstance(problems[rank], NoAnswer)]
+                if not reached:
+                    told = "; ".join(f"rank {rank}: {error}" for rank, error in problems.items())
+                    raise FeedError(f"no trainer takes rows of this task: {told}")
+                for rank in reached:
+                    del problems[rank]
