@@ -136,6 +136,20 @@ def test_partitions_are_the_same_in_all_queries_of_a_run(spark: Any) -> None:
 
 
 @pytest.mark.both_sparks
+def test_an_rdd_that_was_shuffled_has_no_order_wherever_it_is_in_a_plan(spark: Any) -> None:
+    session, table = Session(spark), spark.range(9).hint("broadcast")
+    rows = spark.sparkContext.parallelize([(number,) for number in range(9)], 3)
+    for rdd, ordered in ((rows, True), (rows.repartition(2), False)):
+        frame = spark.createDataFrame(rdd, "id long")
+        joined = frame.join(table, "id")
+        assert [session.ordered(each) for each in (frame, joined)] == [ordered] * 2
+        cached = joined.cache()
+        assert session.ordered(cached) is ordered
+        assert session.ordered(cached.join(table, "id")) is ordered
+        cached.unpersist()
+
+
+@pytest.mark.both_sparks
 def test_rows_are_known_where_spark_need_not_count_them(spark: Any) -> None:
     session, table = Session(spark), spark.sql("select * from values (1), (2), (3) as t(id)")
     cached = spark.range(7).where("id > 1").cache()

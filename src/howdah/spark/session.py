@@ -205,9 +205,10 @@ class Session:
             plan = execution.executedPlan().toString()
             if shuffles(plan):
                 return False
-            # Spark would run their stages to make an RDD of these.
-            stages = ("Exchange", "Subquery", "AdaptiveSparkPlan")
-            return any(name in plan for name in stages) or determinate(execution.toRdd())
+            # Spark would run their stages to make an RDD of these: what they read is looked at.
+            if any(name in plan for name in ("Exchange", "Subquery", "AdaptiveSparkPlan")):
+                return all(map(determinate, _rdds(execution.sparkPlan())))
+            return determinate(execution.toRdd())
         except Exception:  # py4j's, or a server that does not answer
             return False
 
@@ -263,6 +264,19 @@ def shuffles(plan: str) -> bool:
     an executor is computed anew."""
     exchanges = re.findall(r"\b\w*Exchange\b", plan)
     return any(name not in ("BroadcastExchange", "ReusedExchange") for name in exchanges)
+
+
+def _rdds(plan: Any) -> Iterator[Any]:
+    """The RDDs that a physical plan reads, those below a cache too. What made them is no part of it."""
+    leaves = plan.collectLeaves()
+    for leaf in (leaves.apply(number) for number in range(leaves.size())):
+        kind = leaf.getClass().getSimpleName()
+        if kind == "InMemoryTableScanExec":
+            yield from _rdds(leaf.relation().cachedPlan())
+        elif kind == "AdaptiveSparkPlanExec":
+            yield from _rdds(leaf.inputPlan())
+        elif kind in ("RDDScanExec", "ExternalRDDScanExec", "RowDataSourceScanExec"):
+            yield leaf.rdd()
 
 
 def determinate(jvm_rdd: Any) -> bool:
