@@ -288,6 +288,23 @@ def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_p
     assert run() == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
+def test_a_function_of_columns_takes_the_model_that_is_there_when_its_tasks_run(
+    spark: Any, tmp_path: Path
+) -> None:
+    """It may live as long as its application, and be registered before a model is trained."""
+    weights = tmp_path / "weights.txt"
+
+    def make(path: str) -> Any:
+        factor = float(Path(path).read_text())
+        return lambda batch: batch["x"] * factor
+
+    times = predict_udf(spark, Make(str(weights), make=make), "double", inputs=["x"])
+    frame = spark.range(1, 3).coalesce(1).select(times("id").alias("y"))
+    for factor in (3.0, 10.0):
+        weights.write_text(str(factor))
+        assert [row.y for row in frame.collect()] == [factor, 2 * factor]
+
+
 @pytest.mark.parametrize("scheme", ["file:", "file://"])
 def test_a_path_may_be_given_as_spark_writes_it(spark: Any, tmp_path: Path, scheme: str) -> None:
     weights = tmp_path / "weights.txt"

@@ -58,7 +58,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     way: FilesAccess = FilesAccess.NONE
     path: str = ""
     key: str = ""
-    """Changes with the content."""
+    """Changes with the content; empty for a path that is `SEEN`, of which the worker's `state` tells."""
 
 
 def prepare(spark: Any, path: str) -> ModelFiles:
@@ -73,11 +73,14 @@ def prepare(spark: Any, path: str) -> ModelFiles:
     if local is None:
         url = qualified(path)
         return ModelFiles(FilesAccess.FETCHED, url, _state_of_url(url))
-    if not local.exists():
-        return ModelFiles(FilesAccess.SEEN, str(local), str(local))
-    if _one_machine(spark):
-        return ModelFiles(FilesAccess.SEEN, str(local), _state(local))
+    if not local.exists() or _one_machine(spark):
+        return ModelFiles(FilesAccess.SEEN, str(local))
     return _sent(spark, local)
+
+
+def state(files: ModelFiles) -> str:
+    """In a worker: what tells the files as they are now from others."""
+    return _state(Path(files.path)) if files.way is FilesAccess.SEEN else files.key
 
 
 def local_path(path: str) -> Path | None:

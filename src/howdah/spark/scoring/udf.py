@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.frames import plan_of, struct_type
+from howdah.spark.scoring.predictors import Loaded
 from howdah.spark.scoring.worker import ScoringPlan, answer, loaded, rechunk
 
 ONLY = "value"
@@ -93,18 +95,18 @@ def predict_udf(
 
 def predictions(plan: ScoringPlan, calls: Iterator[Any]) -> Iterator[pa.RecordBatch]:
     """Answers to what Spark gives a function of columns: arrays or pandas's, of one or several."""
-    model = None
-    for batch in rechunk((_batch(plan, columns) for columns in calls), plan.batch_size):
-        model = model or loaded(plan)
-        yield answer(plan, model, batch)
+    calls = iter(calls)
+    for first in calls:  # if there are rows: the others go with the first ones
+        model = loaded(plan)
+        batches = (_batch(plan, model, columns) for columns in itertools.chain([first], calls))
+        for batch in rechunk(batches, plan.batch_size):
+            yield answer(plan, model, batch)
 
 
-def _batch(plan: ScoringPlan, columns: Any) -> pa.RecordBatch:
+def _batch(plan: ScoringPlan, model: Loaded, columns: Any) -> pa.RecordBatch:
     columns = columns if isinstance(columns, tuple) else (columns,)
     arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
-    names = [column for column, _ in plan.inputs] or [
-        tensor.name for tensor in loaded(plan).inputs or ()
-    ]
+    names = [column for column, _ in plan.inputs] or [tensor.name for tensor in model.inputs or ()]
     if not names:
         raise ScoringError(
             'the model does not say what its inputs are called: give predict_udf inputs=["…"], one '

@@ -21,7 +21,7 @@ import pyarrow as pa
 from howdah.spark.errors import ScoringError
 from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
-from howdah.spark.scoring.files import ModelFiles, at_hand
+from howdah.spark.scoring.files import ModelFiles, at_hand, state
 from howdah.spark.scoring.predictors import Loaded, Predictor, named
 from howdah.spark.scoring.signature import Batch, Tensor
 from howdah.spark.scoring.tensors import plain, side_by_side
@@ -108,8 +108,8 @@ def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
 
 
 def loaded(plan: ScoringPlan) -> Loaded:
-    """The model, from memory if an earlier task of this worker has loaded it."""
-    key = hashlib.sha256(plan.predictor).hexdigest() + plan.files.key
+    """The model, from memory if an earlier task of this worker has loaded it and its files are the same."""
+    key = hashlib.sha256(plan.predictor).hexdigest() + state(plan.files)
     if key in _models:
         _models.move_to_end(key)
         return _models[key]
