@@ -387,6 +387,31 @@ def test_a_file_that_cannot_be_written_on_the_drivers_machine_is_said_with_its_c
     run(tmp_path, test)
 
 
+def test_last_files_of_a_process_that_is_lost_before_it_has_sent_them_are_said_to_be_unsaved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_backend, "LEASE_S", 0.1)
+
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        harness.drivers[0].full = True
+        for number, (seen, released) in enumerate([(False, True), (True, True), (False, False)], 1):
+            here = Register(
+                name=f"n{number}", spark_job=1, host="here", base="/tmp/x", sees_job_dir=seen
+            )
+            channel = await dial(harness, here)
+            [container_id] = await coordinator.grant(number)
+            await harness.launch(coordinator, container_id, "wait")
+            if released:
+                await coordinator.backend.release(container_id)
+            channel.abort()
+            unsaved = (await coordinator.ended(container_id)).unsaved
+            assert len(unsaved) == (number == 1)
+            assert all("its last files may not have been uploaded" in line for line in unsaved)
+
+    run(tmp_path, test)
+
+
 def test_files_that_come_again_after_their_containers_end_is_recorded_replace_no_newer_ones(
     tmp_path: Path,
 ) -> None:

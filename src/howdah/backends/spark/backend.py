@@ -183,6 +183,7 @@ class SparkBackend(Backend):
             role=role,
             host=registration.host,
             spark_job=registration.spark_job,
+            sees_job_dir=registration.sees_job_dir,
             proof=container.proof,
         )
         await self._state.launched(container_id, entry)
@@ -357,7 +358,9 @@ class SparkBackend(Backend):
             del self._granted[container_id]
             self._emit_soon(ContainerEnded(container_id=container_id, kind=kind, detail=reason))
         elif container_id:
-            self._ended(container_id, kind, reason)
+            unsaved = container_id in self._releasing and not container.registration.sees_job_dir
+            line = f"its last files may not have been uploaded to the driver's machine: {reason}"
+            self._ended(container_id, kind, reason, (line,) if unsaved else ())
 
     def _ended(
         self,

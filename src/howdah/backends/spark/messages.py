@@ -16,8 +16,8 @@ from howdah.backends.local.messages import Acknowledge, Ended, Launch, Message, 
 
 LEASE_S = 10.0
 """How long container processes and their agents go on without a coordinator."""
-LAST_UPLOAD_S = 60.0
-"""For the last files, once the container has ended."""
+LAST_UPLOAD_S = 300.0
+"""For the last files, once the container has ended: also where the driver's machine is slow, or hangs."""
 
 
 # -- container process to coordinator ------------------------------------------------------------

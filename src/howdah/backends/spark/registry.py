@@ -60,6 +60,7 @@ class LaunchedContainer(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     host: str
     spark_job: int = 0
+    sees_job_dir: bool = True
     proof: str = ""
     """See `RegisteredContainer`."""
 
@@ -209,7 +210,11 @@ class ContainerRegistry:
     def expect(self, container_id: str, entry: LaunchedContainer) -> None:
         """A process that an earlier coordinator had, with a container."""
         registration = Register(
-            name=entry.name, spark_job=entry.spark_job, host=entry.host, base=""
+            name=entry.name,
+            spark_job=entry.spark_job,
+            host=entry.host,
+            base="",
+            sees_job_dir=entry.sees_job_dir,
         )
         container = self._containers[entry.name] = RegisteredContainer(registration, entry.proof)
         container.container_id = container_id
