@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import os
 import pickle
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 
 from howdah.compat import tensorflowonspark
 from howdah.compat.tensorflowonspark import (
@@ -30,6 +34,7 @@ from howdah.compat.tensorflowonspark import (
     util,
 )
 from howdah.compat.tensorflowonspark.queues import AnswerQueue, Block, FeedQueue
+from howdah.spark.feed.arrow.columns import Converter
 from tests.docs.pages import blocks
 
 
@@ -278,7 +283,7 @@ def test_python_rows_come_back_as_they_were(row: Any) -> None:
     batches = list(rows.to_arrow(given))
     assert list(rows.from_arrow(batches)) == given
     column = np.array(batches[0].column(0).to_pylist(), dtype=object)
-    assert rows.of_batch({rows.PICKLED: column}) == given
+    assert rows.of_batch({rows.PICKLED: column}, rows.SCHEMA) == given
 
 
 def test_a_view_takes_only_its_own_part_along() -> None:
@@ -292,9 +297,40 @@ def test_batches_of_rows_are_bounded_in_bytes() -> None:
     assert len(sizes) > 15 and max(sizes) < rows.BATCH_BYTES + 200_000
 
 
-def test_columns_of_a_frame_are_tuples_of_python_values() -> None:
-    batch = {"label": np.array([1, 2]), "image": np.array([[0.5, 1.0], [2.0, 3.0]])}
-    assert rows.of_batch(batch) == [(1, [0.5, 1.0]), (2, [2.0, 3.0])]
+def test_values_of_a_frame_are_those_that_its_rdd_has() -> None:
+    """Whatever arrays a batch makes of them: equal lengths are a matrix, others not."""
+    noon = datetime.datetime(2026, 1, 1, 12)
+    columns = {
+        "number": pa.array([1, None]),
+        "data": pa.array([b"ab", None]),
+        "equal": pa.array([[0.5, 1.0], [2.0, 3.0]]),
+        "ragged": pa.array([[1, 2], [3]]),
+        "holes": pa.array([[1, None], None]),
+        "deep": pa.array([[[1], [2, 3]], [[4]]]),
+        "words": pa.array([["a", "b"], ["c"]]),
+        "images": pa.array([[b"a", b"b"], [b"c", b"d"]]),
+        "more": pa.array([[b"a"], [b"bc", None]]),
+        "time": pa.array([noon, None], pa.timestamp("us")),
+        "pair": pa.array([{"a": [1], "b": b"x"}, {"a": [2, 3], "b": b"yz"}]),
+    }
+    given = pa.record_batch(columns)
+    found = rows.of_batch(Converter("train", None, None).convert(given), given.schema)
+    for name, column in columns.items():
+        wanted = [Row(**each) if name == "pair" else each for each in column.to_pylist()]
+        assert repr([row[name] for row in found]) == repr(wanted)
+
+
+def test_an_instant_of_a_frame_is_in_local_time_as_in_its_rdd(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noon = datetime.datetime(2026, 1, 1, 12)
+    given = pa.record_batch({"at": pa.array([noon, None], pa.timestamp("us", "UTC"))})
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        found = rows.of_batch(Converter("train", None, None).convert(given), given.schema)
+    time.tzset()
+    assert [row.at for row in found] == [noon.replace(hour=21), None]
 
 
 # -- nodes ------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@ This way a row costs a pickle of its own; a DataFrame fed to `howdah.spark` cost
 
 from __future__ import annotations
 
+import datetime
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,27 +49,63 @@ def answers_to_arrow(answers: Sequence[Any]) -> pa.RecordBatch:
     return _batch([pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL) for answer in answers])
 
 
-def of_batch(batch: Mapping[str, Any], binary: Set[str] = frozenset()) -> list[Any]:
+def of_batch(batch: Mapping[str, Any], schema: pa.Schema | pa.StructType) -> list[Any]:
     """The rows of a feed's batch (columns as arrays): as they were, or `Row` objects of a DataFrame.
 
-    Columns in ``binary`` hold bytes, which a feed gives as an array of numbers where it can.
+    ``schema`` is that of the columns, for what an array does not say: a feed gives lists, and bytes, as
+    arrays of numbers where it can.
     """
     if is_pickled(list(batch)):
         return loads(batch[PICKLED])
-    columns = [
-        [None if value is None else bytes(value) for value in column]
-        if name in binary
-        else _values(column)
-        for name, column in batch.items()
-    ]
+    columns = [_values(column, schema.field(name).type) for name, column in batch.items()]
     make = _row_maker(list(batch))
     return [make(*values) for values in zip(*columns)]
 
 
-def _values(column: Any) -> Sequence[Any]:
+def _values(column: Any, kind: Any) -> Sequence[Any]:
     if isinstance(column, Mapping):  # of a struct
-        return of_batch(column)
-    return column.tolist() if hasattr(column, "tolist") else column
+        return of_batch(column, kind)
+    if _is_binary(_leaf(kind)) or (column.dtype.hasobject and _is_list(kind)):
+        return [_value(value, kind) for value in column]
+    values = column.tolist()
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        return [_local(value) for value in values]
+    return values
+
+
+def _value(value: Any, kind: Any) -> Any:
+    """As ``df.rdd`` has it."""
+    if value is None:
+        return None
+    if _is_binary(kind):
+        return bytes(value)
+    if not _is_list(kind):
+        return value
+    if _is_binary(_leaf(kind)) or _is_list(kind.value_type):
+        return [_value(each, kind.value_type) for each in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _local(time: datetime.datetime | None) -> datetime.datetime | None:
+    """An instant as pyspark's rows have it: this machine's time, without a zone."""
+    if time is None:
+        return None
+    return time.replace(tzinfo=datetime.UTC).astimezone().replace(tzinfo=None)
+
+
+def _leaf(kind: Any) -> pa.DataType:
+    while _is_list(kind):
+        kind = kind.value_type
+    return kind
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
 
 
 def _row_maker(names: list[str]) -> Callable[..., Any]:
@@ -78,12 +115,6 @@ def _row_maker(names: list[str]) -> Callable[..., Any]:
     except ImportError:
         return lambda *values: values
     return Row(*names)
-
-
-def binary_columns(schema: pa.Schema) -> frozenset[str]:
-    """Names of the columns that hold bytes."""
-    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return frozenset(field.name for field in schema if any(kind(field.type) for kind in kinds))
 
 
 def is_pickled(names: Sequence[str]) -> bool:

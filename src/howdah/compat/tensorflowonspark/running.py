@@ -112,7 +112,7 @@ def blocks(feed: Callable[[], Any], size: int = TRAIN_ROWS) -> Iterator[Block]:
 
     source = feed()
     for batch in source.batches(size):
-        found = rows.of_batch(batch, rows.binary_columns(source.schema))
+        found = rows.of_batch(batch, source.schema)
         yield Block(found, _answerer(source) if source.scoring else None)
 
 
