@@ -54,20 +54,30 @@ def commands_shown(page: Path) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_shown_exists_with_its_options(page: Path) -> None:
     for line in commands_shown(page):
-        words = _words(line)
-        name = words[1]
-        if name.startswith("-") or name == "COMMAND":
-            continue
-        assert name in COMMANDS, f"{page.relative_to(ROOT)}: {line}"
-        command = cli.get_command(click.Context(cli), name)
-        assert command is not None
-        known = {option for each in command.params for option in each.opts} | {"--help", "-h"}
-        given = command_line(words[2:]).arguments if name == "tony" else words[2:]
-        for word in given:
-            if word == "--":
-                break
-            if word.startswith("-"):
-                assert word.partition("=")[0] in known, f"{page.relative_to(ROOT)}: {line}"
+        assert_exists(line, page)
+
+
+def test_every_command_that_a_text_of_the_program_names_exists_with_its_options() -> None:
+    for module in ROOT.glob("src/howdah/**/*.py"):
+        for line in re.findall(r"`(howdah [a-z-][^`\n]*)`", module.read_text(encoding="utf-8")):
+            assert_exists(line.partition(" | ")[0], module)
+
+
+def assert_exists(line: str, file: Path) -> None:
+    words = _words(line)
+    name = words[1]
+    if name.startswith("-") or name == "COMMAND":
+        return
+    assert name in COMMANDS, f"{file.relative_to(ROOT)}: {line}"
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    known = {option for each in command.params for option in each.opts} | {"--help", "-h"}
+    given = command_line(words[2:]).arguments if name == "tony" else words[2:]
+    for word in given:
+        if word == "--":
+            break
+        if word.startswith("-"):
+            assert word.partition("=")[0] in known, f"{file.relative_to(ROOT)}: {line}"
 
 
 def _words(line: str) -> list[str]:

@@ -369,7 +369,7 @@ class Training:
             raise FeedError(
                 f"{what} for {idle:.0f} s (timeout_s={self._timeout_s:g}): {self._state()}. Ranks "
                 "that are computing must ask for the next batch within that time: raise timeout_s "
-                "for long steps; `howdah stacks` shows where a rank is"
+                "for long steps; `howdah stack` shows where a rank is"
             )
 
     def _spark_works(self) -> bool:
