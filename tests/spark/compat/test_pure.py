@@ -220,6 +220,13 @@ def test_a_mapping_gives_tensors_by_name_in_the_order_of_the_columns() -> None:
     manager.shutdown()
 
 
+def test_a_row_that_is_none_does_not_end_the_feed() -> None:
+    source = FeedQueue(iter([Block([None, 1]), Block([None]), Block([2])]), lambda: None)
+    feed = TFNode.DataFeed(TFManager.TFManager({"input": source, "output": AnswerQueue(source)}))
+    assert feed.next_batch(3) == [None, 1, None] and not feed.should_stop()
+    assert feed.next_batch(3) == [2] and feed.should_stop()
+
+
 class _Answered:
     def __init__(self, *sizes: int) -> None:
         self.answers: list[list[Any]] = []

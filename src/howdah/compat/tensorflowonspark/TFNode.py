@@ -117,7 +117,7 @@ class DataFeed:
                     continue
             item = self.queue_in.get()
             self.queue_in.task_done()
-            if item is None:
+            if item is None and getattr(self.queue_in, "ended", True):
                 self.done_feeding = True
                 break
             if isinstance(item, marker.EndPartition):

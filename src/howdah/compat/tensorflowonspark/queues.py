@@ -42,7 +42,8 @@ class FeedQueue:
         self._stop = stop
         self._rows: Sequence[Any] = ()
         self._next = 0
-        self._ended = False
+        self.ended: bool = False
+        """The feed has: a None that comes before is a row."""
         self._partition_open = False
         self.waiting: list[Block] = []
         """Blocks whose answers are due, oldest first."""
@@ -79,11 +80,11 @@ class FeedQueue:
         """No more rows are wanted."""
         self._rows, self._next = (), 0
         self._partition_open = False
-        if not self._ended:
+        if not self.ended:
             self._stop()
 
     def _fill(self) -> bool:
-        if self._ended:
+        if self.ended:
             return False
         if self.waiting:
             raise RuntimeError(
@@ -92,7 +93,7 @@ class FeedQueue:
             )
         found = next(self._blocks, None)
         if found is None:
-            self._ended = True
+            self.ended = True
             return False
         self._rows, self._next = found.rows, 0
         if found.answer is not None:
