@@ -81,6 +81,7 @@ def test_json_lines_tell_the_same(tmp_path: Path) -> None:
         "type": "submitted",
         "job_id": newest().job_id,
         "directory": str(newest().path),
+        "notes": [],
     }
     kinds = {d["type"] for d in documents} - {"page"}  # of so short a job it may never be served
     assert kinds == {"submitted", "event", "status", "log", "summary"}
