@@ -147,6 +147,8 @@ class Rig:
         """Where the coordinator listens."""
         self.deaf = False
         """It renews no lease."""
+        self.keeps = True
+        """What it has heard is in its journal."""
         self.heard: list[Any] = []
         self.hellos: list[AgentHello] = []
         self.channels: list[Channel[Any]] = []
@@ -245,7 +247,7 @@ class Rig:
             self._news.set()
             while (message := await channel.receive()) is not None:
                 if isinstance(message, Heartbeat) and message.renew and not self.deaf:
-                    channel.send(LeaseRenewed())
+                    channel.send(LeaseRenewed(kept=self.keeps))
                 self.heard.append(message)
                 self._news.set()
         finally:

@@ -216,6 +216,12 @@ async def test_a_coordinator_on_the_same_host_may_stand_still_for_longer_than_th
         assert agent.process.poll() is None
 
 
+async def renewed(rig: Rig) -> None:
+    """Two renewals: the first may have been asked for before."""
+    for _ in range(2):
+        await rig.hear(Heartbeat, lambda beat: beat.renew, after=len(rig.heard))
+
+
 async def test_what_a_broken_connection_may_have_lost_is_said_again(tmp_path: Path) -> None:
     async with Rig(tmp_path, lease_s=10.0) as rig:
         rig.host = "127.0.0.2"  # where it asks more often
@@ -232,14 +238,19 @@ async def test_what_a_broken_connection_may_have_lost_is_said_again(tmp_path: Pa
         heard = len(rig.heard)
         await rig.connected(2)
         await rig.hear(StacksTaken, after=heard)
-        rig.deaf = False
-        # Two renewals: the first may have been asked for before.
-        for _ in range(2):
-            await rig.hear(Heartbeat, lambda beat: beat.renew, after=len(rig.heard))
+        rig.deaf, rig.keeps = False, False
+        await renewed(rig)
         await rig.vanish()
         await rig.begin()
         heard = len(rig.heard)
         await rig.connected(3)
+        await rig.hear(StacksTaken, after=heard)  # it was heard by one that died before it wrote
+        rig.keeps = True
+        await renewed(rig)
+        await rig.vanish()
+        await rig.begin()
+        heard = len(rig.heard)
+        await rig.connected(4)
         await rig.hear(Heartbeat, after=heard)
         assert not [said for said in rig.heard[heard:] if isinstance(said, StacksTaken)]
 

@@ -14,12 +14,12 @@ from howdah.coordinator import service
 from howdah.coordinator.driver import replay
 from howdah.coordinator.service import Superseded
 from howdah.core.machine import Machine
-from howdah.core.messages import Exit, TaskExited, TaskJoined, TaskPrepared
+from howdah.core.messages import CheckpointSaved, Exit, TaskExited, TaskJoined, TaskPrepared
 from howdah.spec.model import Job, Outputs, Role
 from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.journal import EventEntry, RecordEntry
-from howdah.wire.messages import Prepare, Shutdown, Start
+from howdah.wire.messages import LeaseRenewed, Prepare, Shutdown, Start
 from howdah.wire.status import UNSAVED_CODE, JobView
 from tests.coordinator.fakes import until
 from tests.coordinator.world import World, in_loop, world
@@ -189,6 +189,33 @@ async def test_commands_wait_for_the_commit(tmp_path: Path) -> None:
         gate.set()
         for agent in await job.backend.running(2):
             agent.exit(0)
+        await job.finished()
+
+
+@in_loop
+async def test_an_agent_is_told_what_its_next_coordinator_will_know(tmp_path: Path) -> None:
+    """Its lease is renewed however slow the journal is."""
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        zero, one = await job.backend.running(2)
+        await until(lambda: coordinator.driver.kept)
+        gate = asyncio.Event()
+        commit = coordinator.journal.commit
+
+        async def slow_commit() -> None:
+            await gate.wait()
+            await commit()
+
+        coordinator.journal.commit = slow_commit
+        zero.say(CheckpointSaved(task=zero.task, attempt=1, name="000001"))
+        zero.beat(renew=True)
+        assert not (await zero.hear(LeaseRenewed)).kept
+        gate.set()
+        await until(lambda: coordinator.driver.kept)
+        zero.beat(renew=True)
+        assert (await zero.hear(LeaseRenewed, 2)).kept
+        zero.exit(0)
+        one.exit(0)
         await job.finished()
 
 

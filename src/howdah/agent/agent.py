@@ -78,7 +78,7 @@ _RENEWAL_S = 10.0
 """An agent asks so often within its lease whether it was heard, and once in so many seconds."""
 
 _Repeated = (StacksTaken, AgentNote, CheckpointSaved, Heartbeat)
-"""What no hello can make up for: said again until it was heard. Of heartbeats it is an attempt's last, with
+"""What no hello can make up for: said again until it is kept. Of heartbeats it is an attempt's last, with
 what its programs reported at their end; the others are followed by newer ones."""
 
 
@@ -124,7 +124,7 @@ class Agent:
         self._asked_at: float | None = None
         """When it asked to be heard; None once it was."""
         self._said: deque[tuple[float, Any]] = deque(maxlen=200)
-        """What may not have been heard yet, and when it was said."""
+        """What a next coordinator may not know yet, and when it was said."""
         self._beat_s = launch.beat_s
         self._shutdown: asyncio.Future[_Ending] = self._loop.create_future()
         """Done once the agent is told to end."""
@@ -290,11 +290,11 @@ class Agent:
                 beat = replace(beat, renew=True)
             self._send(beat)
 
-    def _heard(self, _: LeaseRenewed) -> None:
+    def _heard(self, renewed: LeaseRenewed) -> None:
         if self._asked_at is None:
             return
         self._connector.heard_at = self._asked_at
-        while self._said and self._said[0][0] < self._asked_at:
+        while renewed.kept and self._said and self._said[0][0] < self._asked_at:
             self._said.popleft()
         self._asked_at = None
 

@@ -101,6 +101,11 @@ class EventDriver:
         self.advanced: Signal = Signal()
         """Sent after each round, when what happened is durable."""
 
+    @property
+    def kept(self) -> bool:
+        """Whether all that was handed in is in the journal."""
+        return not (self._inbox or self._taken)
+
     def emit(self, event: Event) -> None:
         """Hand in an event; it is handled soon, in the order of handing in."""
         self._put(cast(AnyEvent, event))
@@ -194,6 +199,7 @@ class EventDriver:
         if not (commands or records or taken):
             return
         await self._journal.commit()
+        self._taken = []
         for item in taken:
             if item.durable is not None and not item.durable.done():
                 item.durable.set_result(None)

@@ -229,6 +229,7 @@ class Coordinator:
             self._state,
             self.driver.emit,
             self.driver.note,
+            kept=lambda: self.driver.kept,
             secrets=secrets,
             welcome=welcome,
             heartbeats=self.heartbeats,

@@ -190,6 +190,9 @@ class Welcome(Message, frozen=True, kw_only=True):
 class LeaseRenewed(Message, frozen=True, kw_only=True):
     """Answer to a heartbeat that asks for it: that, and all that was sent before it, was heard."""
 
+    kept: bool = True
+    """And is in the journal: a new coordinator knows of it. Older coordinators do not say."""
+
 
 class Refuse(Message, frozen=True, kw_only=True):
     """The connection is refused or ended, and why; the agent does not come back."""

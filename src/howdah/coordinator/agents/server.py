@@ -59,7 +59,7 @@ log: logging.Logger = logging.getLogger(__name__)
 
 STACKS_S = 30.0
 """For an agent to answer with stacks."""
-_RENEWED = LeaseRenewed()
+_RENEWED = (LeaseRenewed(kept=False), LeaseRenewed())
 _EXEC = (ExecHello, ExecData, ExecTaken, ExecEnded)
 _LEVELS = {level.value: level for level in Level}
 
@@ -184,6 +184,7 @@ class AgentServer:
         emit: Callable[[AnyEvent], None],
         note: Callable[[Record], None],
         *,
+        kept: Callable[[], bool],
         secrets: ContainerSecrets,
         welcome: Callable[[], Welcome],
         heartbeats: HeartbeatMonitor,
@@ -191,11 +192,13 @@ class AgentServer:
         live: LiveState,
         stacks: StackRequests,
     ) -> None:
+        """``kept``: whether all that was emitted and noted is in the journal."""
         self._agents = agents
         self._directory = directory
         self._state = state
         self._emit = emit
         self._note = note
+        self._kept = kept
         self._secrets = secrets
         self._welcome = welcome
         self._heartbeats = heartbeats
@@ -278,7 +281,7 @@ class AgentServer:
             if session.silent:
                 return  # given up: its lease is running out
             if type(message) is Heartbeat and message.renew:
-                session.channel.send(_RENEWED)
+                session.channel.send(_RENEWED[self._kept()])
             if isinstance(message, _EXEC):
                 session.channel.abort("A command's messages have a connection of their own")
                 return
