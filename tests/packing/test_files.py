@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from howdah.packing import in_place
 from howdah.packing.archives import PackingError
+from howdah.packing.cache import Cache
 from howdah.packing.files import Extra, FilesLine, files, understand
 from howdah.packing.tarball import sha256
 from howdah.spec.model import Job, Role
@@ -107,6 +110,26 @@ def test_other_urls_are_fetched_once(tmp_path: Path) -> None:
     assert pack(tmp_path, "memory://models/m.zip") == [first]
     assert "there is nothing at memory://models/none" in refused(tmp_path, "memory://models/none")
     assert "cannot be fetched" in refused(tmp_path, "nonsense://x/y")
+
+
+def test_what_a_job_of_this_machine_reads_in_the_cache_stays_whatever_else_is_packed(
+    tmp_path: Path,
+) -> None:
+    """Its programs may be started again."""
+    import fsspec
+
+    cache = tmp_path / "cache"
+    job = Job(files=("memory://data/words.txt", "memory://data/more.zip -> more"))
+    for name in ("words.txt", "more.zip"):
+        fsspec.filesystem("memory").pipe_file(f"/data/{name}", name.encode())
+    placed = in_place.files(job, tmp_path, cache)[""]
+    for path in (*cache.glob("archives/*"), *cache.glob("index/*")):
+        os.utime(path, (time.time() - 7200, time.time() - 7200))
+    Cache(cache).sweep(limit=0)
+    assert {name: Path(path).read_text() for name, path in placed.items()} == {
+        "words.txt": "words.txt",
+        "more": "more.zip",
+    }
 
 
 @pytest.mark.parametrize("header", ["ETag", "Last-Modified", None])

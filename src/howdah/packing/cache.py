@@ -31,6 +31,7 @@ _IN_USE_S = 3600.0
 _LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
 _OUTDATED = ".outdated"
+_HELD = ".held"
 _FORMAT = 2
 """Grows when nothing that was cached before may be used. What one kind of archive is made of has a number
 of its own in its inputs."""
@@ -109,6 +110,19 @@ class Cache:
             raise self._in_words(error) from error
         return final
 
+    def hold(self, archive: Archive) -> None:
+        """Keep an archive as long as a folder: a job of this machine reads it where it is.
+
+        Raises:
+            PackingError: the cache folder cannot be written.
+        """
+
+        def make(target: Path) -> None:
+            target.mkdir(mode=0o700)
+            (target / _HELD).symlink_to(self.archives / archive.name)
+
+        self.folder_of(("held", archive.name), make)
+
     def outdate_folder(self, inputs: object) -> None:
         """Have the folder of these inputs made again for its next user, beside the one in which jobs may run.
 
@@ -168,7 +182,7 @@ class Cache:
                 files = (each for each in path.rglob("*") if not each.is_dir())
                 gone.append((path, sum(file.lstat().st_size for file in files)))
                 _remove(path)
-        kept: set[str] = set()
+        kept = {link.readlink().name for link in self._folders.glob(f"*/{_HELD}")}
         total = 0
         for used, path, record in self._records():
             archive = record.archive if record is not None else None
@@ -177,11 +191,11 @@ class Cache:
                 unused = True
             elif archive.cached:
                 name = archive.path.name
-                size = 0 if name in kept else archive.size
-                unused = unused or (total + size > limit and used < now - _IN_USE_S)
-                if name in kept or not unused:
-                    kept.add(name)
-                    total += size
+                if name not in kept:
+                    unused = unused or (total + archive.size > limit and used < now - _IN_USE_S)
+                    if not unused:
+                        kept.add(name)
+                        total += archive.size
             if unused:
                 path.unlink(missing_ok=True)
         for path, status in _entries(self.archives):

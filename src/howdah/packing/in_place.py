@@ -77,6 +77,8 @@ def _placed(
                 )
             return pairs
         archive = fetched(place, ArchiveKind.FILES, cache, progress)
+        if not wanted.unpack:
+            Cache(cache).hold(archive)
     else:
         path = path_of(place, folder)
         if path.is_dir() or (path.is_file() and not wanted.unpack):
