@@ -74,6 +74,13 @@ MUTANTS = [
         "a_coordinator_that_could_not_act_for_a_while_gives_agents_so_much_longer(LONE)",
     ),
     Mutant(
+        "a program that is about to start misses the notice of a preemption",
+        "task.py",
+        "        settle_joined(context, data)\n    _ask_if_not_saved(context, data)\n",
+        "        settle_joined(context, data)\n",
+        "programs_that_were_about_to_start_at_a_notice_of_preemption_are_asked_to_save()",
+    ),
+    Mutant(
         "a new coordinator counts a lease that the one before it has renewed",
         "containers.py",
         "    if container.connected or container.silent:\n",

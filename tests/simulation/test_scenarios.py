@@ -672,6 +672,17 @@ def test_a_program_whose_agent_was_away_at_a_notice_of_preemption_is_asked_to_sa
     succeeds(world, "worker:0", "worker:1")
 
 
+def test_programs_that_were_about_to_start_at_a_notice_of_preemption_are_asked_to_save() -> None:
+    world = World(GANG, habits=Habits(prepare_s=lambda task, attempt: 5.0))
+    world.until(lambda: world.state.tasks["worker:1"].state is TaskState.PREPARING)
+    container_id = world.agent("worker:1").container_id
+    world.tell(PreemptionNoticed(container_id=container_id, deadline_s=30.0))
+    world.until(lambda: world.runs("worker:0", "worker:1"))
+    world.sleep(1.0)
+    assert sorted(asked_to_save(world)) == ["worker:0", "worker:1"]
+    succeeds(world, "worker:0", "worker:1")
+
+
 def test_a_coordinator_that_takes_over_asks_everybody_to_save_before_a_preemption() -> None:
     world = running(GANG)
     agent = world.agent("worker:1")

@@ -242,8 +242,8 @@ def _on_preemption(context: EventContext, event: PreemptionNoticed) -> None:
     what = f"{data.task} will be preempted{limit}"
     context.record("preemption-noticed", what, data=data)
     roles = context.gang() if context.in_gang(data.task) else []
-    for member in context.in_states(roles, S.RUNNING) or [data]:
-        if member.state is S.RUNNING:
+    for member in context.in_states(roles, *LIVE) or [data]:
+        if member.state in LIVE and member.state is not S.STOPPING:
             tasks.ask_to_save(context, member, what, container.noticed_until)
 
 

@@ -210,9 +210,10 @@ def dump_stacks(context: EventContext, data: TaskData) -> None:
 
 
 def ask_to_save(context: EventContext, data: TaskData, reason: str, until: float) -> None:
-    """Ask a running program for a checkpoint, which is of use until then."""
+    """Ask a program for a checkpoint, once it runs; it is of use until then."""
     data.save_request = SaveRequest(reason=reason, until=until)
-    _send_save_request(context, data, reason)
+    if data.state is S.RUNNING:
+        _send_save_request(context, data, reason)
 
 
 def settle_joined(context: EventContext, data: TaskData) -> None:
@@ -278,7 +279,7 @@ def _registered_running(context: EventContext, data: TaskData, event: AgentRegis
             settle_joined(context, data)
         if context.state.hang is not None and data.task in context.state.hang.awaiting:
             dump_stacks(context, data)
-        _ask_again_to_save(context, data)
+        _ask_if_not_saved(context, data)
 
 
 def _registered_stopping(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
@@ -355,6 +356,7 @@ def _on_started(context: EventContext, data: TaskData, event: TaskStarted) -> No
     )
     if context.role(data.task).join is Join.NOW:
         settle_joined(context, data)
+    _ask_if_not_saved(context, data)
 
 
 def _note_pids(context: EventContext, data: TaskData, event: TaskStarted) -> None:
@@ -538,7 +540,7 @@ def _send_start(context: EventContext, data: TaskData) -> None:
     )
 
 
-def _ask_again_to_save(context: EventContext, data: TaskData) -> None:
+def _ask_if_not_saved(context: EventContext, data: TaskData) -> None:
     request = data.save_request
     if request is not None and not context.passed(request.until):
         _send_save_request(context, data, request.reason)
