@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -16,15 +17,19 @@ from pathlib import Path
 import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
+from howdah.backends.yarn import access
 from howdah.client.api import as_loaded, connect, jobs
 from howdah.client.submission.begin import begin
 from howdah.client.submission.submit import submit
 from howdah.core.messages import Task
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.retry import RetryPolicy
 from howdah.packing.archives import Archive, ArchiveKind, Progress
 from howdah.packing.store import ArchiveStore, Uploaded
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
 from tests.cli.howdah import howdah, start
+from tests.yarn.relay import Relay
 from tests.yarn.runner import SMALL, Yarn, until
 
 ONE = """
@@ -162,6 +167,38 @@ def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
     assert on_hdfs(yarn) == before
     assert list_jobs(base_folder()) == []
     assert at_yarn(yarn) == known
+
+
+def test_a_submission_whose_answer_is_lost_is_followed_and_can_be_stopped(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """YARN has taken the job, and does not answer any more: neither that, nor that it has ended it."""
+    monkeypatch.setattr(access, "POLICY", RetryPolicy(max_wait_s=1.0, try_timeout_s=1.0))
+    conf = yarn.folder / "conf"
+    shutil.copytree(yarn.cluster.conf_dir, conf)
+    address = Configuration.load(conf).rm_addresses("client")[0]
+    path = yarn.folder / "job.toml"
+    path.write_text(LONG + SMALL)
+
+    async def test() -> None:
+        relay = Relay((address.host, address.port), "submitApplication", loses_answers=True)
+        async with relay as port:
+            site = conf / "yarn-site.xml"
+            there = f"{address.host}:{address.port}"
+            site.write_text(site.read_text().replace(f">{there}<", f">127.0.0.1:{port}<"))
+            monkeypatch.setenv("HADOOP_CONF_DIR", str(conf))
+            relay.cut_at = 1
+            with pytest.raises(BackendError, match="Whether YARN has taken the job") as caught:
+                await asyncio.to_thread(yarn.submit_file, path)
+            relay.cut_at = None
+            job_id = re.search(r"'howdah stop (\S+)' ends it", str(caught.value))[1]
+            run = await asyncio.to_thread(start, "attach", job_id)
+            await asyncio.to_thread(run.until_line, "begun")
+            await asyncio.to_thread(howdah, "stop", job_id, code=0)
+            assert await asyncio.to_thread(run.end) == 130
+            await asyncio.to_thread(howdah, "rm", job_id, code=0)
+
+    asyncio.run(test())
 
 
 def test_a_submission_names_the_tags_that_yarn_does_not_take(yarn: Yarn) -> None:

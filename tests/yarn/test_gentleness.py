@@ -22,6 +22,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.rest import call
 from tests.yarn import unmanaged
+from tests.yarn.relay import Relay
 from tests.yarn.runner import Yarn, YarnJob, until
 
 pytestmark = pytest.mark.thorough
@@ -125,51 +126,6 @@ def test_a_master_that_waits_for_containers_asks_seldom(yarn: Yarn) -> None:
 # -- nothing is forgotten ------------------------------------------------------------------------
 
 
-class Relay:
-    """Between a master and the ResourceManager; it may be cut."""
-
-    def __init__(self, target: tuple[str, int]) -> None:
-        self._target = target
-        self._ways: set[asyncio.Task[None]] = set()
-        self.calls = 0
-        self.cut_at: int | None = None
-        """The call that does not get through, nor any after it."""
-
-    async def __aenter__(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return self._server.sockets[0].getsockname()[1]
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._ways:
-            task.cancel()
-        await asyncio.gather(*self._ways, return_exceptions=True)
-
-    @property
-    def cut(self) -> bool:
-        return self.cut_at is not None and self.calls >= self.cut_at
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, requests = await asyncio.open_connection(*self._target)
-        ways = {
-            asyncio.create_task(self._pass(reader, requests, counts=True)),
-            asyncio.create_task(self._pass(answers, writer, counts=False)),
-        }
-        self._ways |= ways
-        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        writer.close()
-        requests.close()
-
-    async def _pass(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counts: bool
-    ) -> None:
-        while data := await reader.read(65536):
-            self.calls += counts and b"allocate" in data
-            if self.cut:
-                return
-            writer.write(data)
-
-
 class Told:
     """What the loop has told."""
 
@@ -202,7 +158,7 @@ def test_a_connection_that_breaks_between_the_roles_forgets_none_of_them(
         configuration = Configuration.load(yarn_cluster.conf_dir, env={})
         address = configuration.rm_addresses("scheduler")[0]
         _, token = await unmanaged.submit(configuration, yarn_cluster.site.user, "roles")
-        relay = Relay((address.host, address.port))
+        relay = Relay((address.host, address.port), "allocate")
         async with relay as port:
             through = {"yarn.resourcemanager.scheduler.address": f"127.0.0.1:{port}"}
             there = Configuration({**configuration.as_dict(), **through})

@@ -42,6 +42,10 @@ class BackendError(Exception):
     """The backend cannot be used; the message is for the user: what, which value, what to do."""
 
 
+class PerhapsSubmitted(BackendError):
+    """Whether the backend has taken the job is not known. Its directory stays, to follow or to end it."""
+
+
 class BackendAway(Exception):
     """The backend does not answer, or does not take this coordinator (any more). That is no fault of
     the job's: this coordinator ends, and the next one tries again."""

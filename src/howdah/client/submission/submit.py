@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from howdah.backends import submitter_liveness
-from howdah.backends.base import BackendError, Step
+from howdah.backends.base import BackendError, PerhapsSubmitted, Step
 from howdah.client.errors import Refused
 from howdah.client.submission import checks, stores
 from howdah.client.submission.begin import begin, default_backend
@@ -65,6 +65,7 @@ def submit(
         BadInput: there is no such backend.
         JobFileError: the backend does not honour a key of the job, a file of it is missing, or a store
             can't be written.
+        PerhapsSubmitted: whether the backend has taken the job is not known.
         BackendError: the backend does not take the job.
         Refused: the job directory cannot be made.
         SubmissionCancelled: `Submission.cancel` was called in time.
@@ -98,6 +99,8 @@ def submit(
 
             authority.create(directory.job_id, directory.secrets)
             submission.go(directory, progress)
+        except PerhapsSubmitted:
+            raise
         except BackendError as error:
             directory.fail(f"the {backend} backend did not take the job: {error}")
             raise

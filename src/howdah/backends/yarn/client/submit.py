@@ -3,7 +3,8 @@
 What can be done at the same time is: from the first moment a thread asks the ResourceManager for an
 application id and what the cluster is like; once the job is known and can run there, threads pack
 while others make the job directory on HDFS and get tokens. Until the application is handed over,
-a failure removes the directory again; only archives in the cache stay.
+a failure removes the directory again; only archives in the cache stay. From then on it does so too, if YARN says
+that the application has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from howdah.backends.base import BackendError, Step, SubmissionCancelled, role_resources
+from howdah.backends.base import (
+    BackendError,
+    PerhapsSubmitted,
+    Step,
+    SubmissionCancelled,
+    role_resources,
+)
 from howdah.backends.yarn import launch_context, secretfile, token_providers
 from howdah.backends.yarn.access import POLICY, Access, shared, use_keytab
 from howdah.backends.yarn.client import application, checks, cluster_report, staging
@@ -33,7 +40,7 @@ from howdah.backends.yarn.local_resources import (
 )
 from howdah.backends.yarn.master import renewal
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.errors import AccessControl, HadoopError, RemoteError
+from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError, RemoteError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
@@ -204,11 +211,19 @@ class YarnSubmission:
             wait(beside)  # what they made after the removal would stay
             if self._packing is not None:
                 self._packing.wait()  # a command that ends meanwhile leaves half an archive
+            if handed_over and not self._is_ended(reached.access, reached.application, error):
+                meta = msgspec.structs.replace(directory.meta(), submitter=None)
+                directory.write_meta(meta)
+                raise PerhapsSubmitted(
+                    f"{error or 'Interrupted'}. Whether YARN has taken the job, as {meta.application_id},"
+                    f" is not known: 'howdah status {meta.job_id}' tells as soon as YARN answers, and"
+                    f" 'howdah stop {meta.job_id}' ends it"
+                ) from error
             # For HDFS that has not answered all the time nobody waits as long again.
             ended = [each for each in beside if not each.cancelled()]
             away = any(isinstance(each.exception(), NoNameNode) for each in ended)
             files = hdfs.patient(0.0) if away else hdfs
-            self._take_back(reached, files, url, [token for _, token in tokens], handed_over)
+            self._take_back(reached.access, files, url, [token for _, token in tokens])
             if isinstance(error, (PackingError, OSError)):
                 raise BackendError(f"The job was not submitted: {error}") from error
             raise
@@ -402,15 +417,22 @@ class YarnSubmission:
 
     # -- taking back ---------------------------------------------------------------------------
 
-    def _take_back(
-        self, reached: _Reached, files: Hdfs, url: str, tokens: list[Token], handed_over: bool
-    ) -> None:
+    def _is_ended(self, access: Access, application: ApplicationId, error: BaseException) -> bool:
+        """Whether YARN certainly does not run it, after a submission that failed so."""
+        if isinstance(error.__cause__, SubmissionFailed):
+            return True
+        try:
+            access.call(
+                access.manager.kill_application(application, "its submission was taken back")
+            )
+        except ApplicationNotFound:
+            return True
+        except (HadoopError, BackendError):
+            return False
+        return True
+
+    def _take_back(self, access: Access, files: Hdfs, url: str, tokens: list[Token]) -> None:
         """Leave nothing of the job there."""
-        access = reached.access
-        if handed_over:
-            with contextlib.suppress(HadoopError, BackendError):
-                why = "its submission was taken back"
-                access.call(access.manager.kill_application(reached.application, why))
         with contextlib.suppress(OSError):
             files.remove(url, recursive=True)
         for token in tokens:
