@@ -313,6 +313,17 @@ def test_a_job_killed_from_outside_says_by_whom(yarn: Yarn) -> None:
     assert [(task.task, task.state) for task in final.tasks] == [("worker:0", "ended")]
 
 
+def test_the_key_of_a_job_killed_from_outside_is_gone_once_its_end_is_seen(yarn: Yarn) -> None:
+    """What a job with a keytab has in its directory; its master did not live to remove it."""
+    job = yarn.submit(LONG)
+    job.until_logged("worker:0", "begun")
+    hdfs = Hdfs(job.url, conf_dir=str(yarn.cluster.conf_dir))
+    hdfs.write_new(f"{job.url}/login.keytab", b"a key")
+    yarn.cluster.rm(f"apps/{job.application_id}/state", "PUT", {"state": "KILLED"})
+    assert job.wait().outcome == "stopped"
+    assert not hdfs.exists(f"{job.url}/login.keytab")
+
+
 def test_logs_that_no_agent_could_copy_come_from_yarns_own(yarn: Yarn) -> None:
     job = yarn.submit(LONG)
     job.until_logged("worker:0", "begun")

@@ -43,6 +43,8 @@ SHARED = "shared"
 FUNCTION = "function"
 CONTAINERS = "containers"
 RESULTS = "results"
+KEYTAB = "login.keytab"
+"""On a cluster's file system, while the job runs: its master's alone."""
 
 
 class Submitter(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,12 @@ import enum
 import msgspec
 
 from howdah.agent.launch import HERE
+from howdah.storage import layout
 
 FILE = "yarn.json"
 
 RUNTIME, HOWDAH, ENVIRONMENT, SOURCE, CONF = "runtime", "howdah", "environment", "source", "conf"
-KEYTAB = "login.keytab"
+KEYTAB = layout.KEYTAB
 """Names of the links in a container's folder."""
 CODE = f"{HOWDAH}/lib/python3/site-packages"
 """Where the package ``howdah`` is: as in `howdah.packing.python.runtime`, which is not imported here."""

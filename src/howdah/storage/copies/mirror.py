@@ -35,8 +35,9 @@ _AT_ONCE = 8
 
 _NEVER_SENT = frozenset({layout.COORDINATOR, layout.CONTAINERS, layout.LOGS, "node.json"})
 """What of a fresh local directory is about this machine alone."""
-_NOT_AT_FIRST = ("events-", "metrics-")
-"""Beginnings of names that `Mirror.fetch` leaves: the journal has its own way, the rest can wait."""
+_NOT_AT_FIRST = ("events-", "metrics-", layout.KEYTAB)
+"""Beginnings of names that `Mirror.fetch` leaves: the journal has its own way, a key is not copied, the rest can
+wait."""
 _SMALL = 1 << 20
 """Bytes; a file of more is read and sent in parts."""
 _MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)

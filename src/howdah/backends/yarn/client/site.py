@@ -25,6 +25,7 @@ from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.client import application_end, cluster_report
 from howdah.backends.yarn.client.cluster import Queue, YarnCluster
+from howdah.backends.yarn.local_resources import KEYTAB
 from howdah.core.messages import Task
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
@@ -315,6 +316,8 @@ class YarnSite:
         tail = self._aggregated().tail_of_master(application_end.TAIL_LINES)
         final = application_end.view(meta, job.name, job.framework, self._url, ended, tail)
         final = msgspec.structs.replace(final, queue=report.queue)
+        if meta.owner is None and self._hdfs.exists(key := f"{self._url}/{KEYTAB}"):
+            self._hdfs.remove(key)  # its master did not come to that
         self._directory.write_final(final)
         if meta.owner is not None:
             return final  # its owner's to write

@@ -65,7 +65,7 @@ class RemoteDirectory:
     def forget(self, name: str) -> None:
         """Remove a file of it."""
         try:
-            self._hdfs.remove(f"{self.url}/{name}")
+            self._hdfs.patient(PATIENCE_S).remove(f"{self.url}/{name}")
         except OSError as error:
             log.warning("%s stays in %s: %s", name, self.url, error)
 
