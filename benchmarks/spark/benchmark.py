@@ -34,6 +34,10 @@ _TIMES = {Shape.NARROW: 350.0, Shape.PIXELS: 70.0, Shape.FLOATS: 40.0}
 """How often our first epoch should be as fast as the peer's."""
 
 
+_TURNS = 2
+"""Of rows between hosts, each with a cluster and a driver of its own."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     runs: int = 5
     spark: str = "3.5"
@@ -44,6 +48,8 @@ class Settings(msgspec.Struct, frozen=True):
     train: bool = True
     eight: bool = True
     """Eight ranks on one machine, too."""
+    hosts: bool = True
+    """Rows that go as they do between hosts, with TLS and without."""
     quick: bool = False
     rows: int = 0
     """For the floor and ours, instead of each shape's own."""
@@ -86,7 +92,31 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
                 found, failed = _run("eight", cluster, folder, env, settings)
                 figures += found
                 left_out += failed
+        if settings.hosts:
+            found, failed = _between_hosts(version, folder, env, settings)
+            figures += found
+            left_out += failed
     return _measures(figures, settings), left_out
+
+
+def _between_hosts(
+    version: Version, folder: Path, env: dict[str, str], settings: Settings
+) -> tuple[list[Figure], list[str]]:
+    """With TLS and without, in turn."""
+    figures: list[Figure] = []
+    left_out: list[str] = []
+    path = os.pathsep.join([str(Path(__file__).parent / "wire"), env["PYTHONPATH"]])
+    for turn in range(_TURNS):
+        for wire in ("tls", "plain"):
+            progress(f"measure rows between hosts, {wire}, {turn + 1} of {_TURNS}")
+            wired = {**env, "PYTHONPATH": path, "HOWDAH_BENCHMARK_WIRE": wire}
+            place = folder / f"{wire}-{turn}"
+            place.mkdir()
+            with Standalone(place / "standalone", version, env=wired) as cluster:
+                found, failed = _run("hosts", cluster, place, wired, settings)
+                figures += found
+                left_out += failed
+    return figures, left_out
 
 
 def _run(
@@ -204,4 +234,7 @@ def _measures(figures: Sequence[Figure], settings: Settings) -> list[Measure]:
     add(name, "MB", "large partitions", "small partitions", small, Goal(Of.RATIO, 1.1))
     eight = "eight ranks: first epoch"
     add("first epoch: 784 floats, eight ranks", "rows/s", eight, "eight ranks: floor", "floor", _AS_FAST)  # fmt: skip
+    for shape in (Shape.FLOATS, Shape.WIDE):
+        wires = [f"between hosts: {shape.value}, {wire}" for wire in ("tls", "plain")]
+        add(f"by TCP and TLS, first epoch: {shape.value}", "rows/s", *wires, "without TLS", Goal(Of.RATIO, 0.6, at_least=True))  # fmt: skip
     return made

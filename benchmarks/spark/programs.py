@@ -80,7 +80,7 @@ def main() -> None:
     notes = Notes(Path(order.figures))
     spark = session()
     try:
-        {"ours": _ours, "eight": _eight, "peer": _peer}[sys.argv[1]](spark, order, notes)
+        _CONSUMERS[sys.argv[1]](spark, order, notes)
     finally:
         spark.stop()
 
@@ -143,6 +143,30 @@ def _eight(spark: Any, order: Order, notes: Notes) -> None:
                 notes.add("eight ranks: first epoch", rows / spent)
     finally:
         ours.end(cluster)
+
+
+def _hosts(spark: Any, order: Order, notes: Notes) -> None:
+    """Rows that go as they do between hosts; by TLS, or without it (`benchmarks.spark.wire`)."""
+    wire = os.environ["HOWDAH_BENCHMARK_WIRE"]
+    for shape in (Shape.FLOATS, Shape.WIDE):
+        rows = FACTS[shape].quick_rows if order.quick else FACTS[shape].rows
+        made = frame(spark, shape, rows, 2)
+        total = expected(made, shape)
+        cluster, _ = ours.start(spark, ours.consume, {"shape": shape.value})
+        try:
+            for number in range(_WARM_UPS + order.runs):
+                begin = time.perf_counter()
+                report = cluster.train(made, align="none")
+                spent = time.perf_counter() - begin
+                assert report.rows == rows, f"{report.rows} of {rows} rows"
+                if number >= _WARM_UPS:
+                    notes.add(f"between hosts: {shape.value}, {wire}", rows / spent)
+        finally:
+            values, _ = ours.end(cluster)
+        for which, ranks in ours.passes(values).items():
+            words = sum(one.words for one in ranks) & MASK
+            assert words == total, f"run {which[0]}: the feed summed {words}, Spark {total}"
+        made.unpersist(blocking=True)
 
 
 def _feed(
@@ -301,6 +325,8 @@ def _at_most(action: Callable[[], float], limit_s: float) -> float:
     thread.join(limit_s)
     return found[0] if found else limit_s
 
+
+_CONSUMERS = {"ours": _ours, "eight": _eight, "hosts": _hosts, "peer": _peer}
 
 if __name__ == "__main__":
     main()
