@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
 import socket
 import struct
+import subprocess
+import sys
 import tempfile
 import termios
+from pathlib import Path
 
+import psutil
 import pytest
 
 from howdah.spark.feed.messages import AssignmentRequest, Begin, Stop
@@ -19,7 +24,8 @@ from howdah.spark.feed.tasks.feeder_client import (
     TrainerConnection,
     first_word,
 )
-from tests.spark.feed.rig import Rig, access
+from tests.cli.howdah import until
+from tests.spark.feed.rig import DEADLINE_S, Rig, access
 
 
 def far(rig: Rig) -> TrainerConnection:
@@ -49,16 +55,27 @@ def test_a_feeders_key_is_never_on_a_disk(rig: Rig, monkeypatch: pytest.MonkeyPa
     far(rig).close()
 
 
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="this system does not show timers")
 def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: Rig) -> None:
     """But not one that holds them back: a program may compute for hours, a query write for hours."""
-    server = rig.trainer()._server
-    assert server is not None
+    rig.trainer()
     feeder = far(rig)
-    (accepted,) = server._connections
-    for end in (feeder._socket, accepted._socket):
-        assert option(end, "SO_KEEPALIVE") and option(end, "TCP_KEEPIDLE") <= 20
-        assert option(end, "TCP_USER_TIMEOUT") == 0
+    assert option(feeder._socket, "SO_KEEPALIVE") and option(feeder._socket, "TCP_KEEPIDLE") <= 20
+    assert option(feeder._socket, "TCP_USER_TIMEOUT") == 0
+    ports = [feeder._socket.getpeername()[1], feeder._socket.getsockname()[1]]
+    until(lambda: keep_alive(ports)[0] == 2, "nothing is under way any more")
+    assert keep_alive(ports)[1] <= 20
     feeder.close()
+
+
+def keep_alive(ports: list[int]) -> tuple[int, float]:
+    """Which timer a connection has (2: to ask whether its peer is there), and the seconds until then."""
+    for line in Path("/proc/net/tcp").read_text("ascii").splitlines()[1:]:
+        _, local, remote, _, _, timer, *_ = line.split()
+        if [int(end.partition(":")[2], 16) for end in (local, remote)] == ports:
+            which, _, ticks = timer.partition(":")
+            return int(which, 16), int(ticks, 16) / os.sysconf("SC_CLK_TCK")
+    raise AssertionError(f"no connection between {ports}")
 
 
 def test_a_feeder_notices_that_the_drivers_host_is_gone(rig: Rig) -> None:
@@ -92,7 +109,38 @@ def test_sending_on_a_connection_that_was_ended_fails_as_on_any_that_is_broken(r
     assert server is not None
     feeder = far(rig)
     (accepted,) = server._connections
-    accepted.closed = True  # as `end` does first, while a sender is about to wait
+    accepted.end()
     with pytest.raises(OSError):
         accepted.send(Stop(), bytes(64 << 20))
     feeder.close()
+
+
+def test_rows_of_other_hosts_come_also_after_the_process_that_takes_them_was_killed(
+    rig: Rig,
+) -> None:
+    rig.trainer()
+    feeder = far(rig)
+    (proxy,) = psutil.Process().children()
+    assert "howdah.spark.feed.tls_proxy" in proxy.cmdline()
+    proxy.kill()
+    with pytest.raises(ConnectionError):
+        feeder.wait()
+    far(rig).close()
+    (another,) = psutil.Process().children()
+    assert another != proxy
+
+
+def test_the_process_that_takes_rows_of_other_hosts_ends_with_its_program(rig: Rig) -> None:
+    program = (
+        "import os, socket, sys; from pathlib import Path; from howdah.spark.feed import tls_proxy; "
+        "listener = socket.create_server(('127.0.0.1', 0)); "
+        "print(tls_proxy.start(listener, Path(sys.argv[1]), 'job', 'nowhere').pid, flush=True); os._exit(1)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(rig.secrets)], stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        pid = int(started.stdout.readline())
+        with contextlib.suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).wait(DEADLINE_S)
+    assert not psutil.pid_exists(pid)

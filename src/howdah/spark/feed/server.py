@@ -1,9 +1,5 @@
-"""Where feeders bring rows: a Unix socket for those of this host, mutual TLS for others.
-
-A training process is not made to hold a thread, or a TLS state, for a connection that has proven
-nothing: one thread accepts, and leads all handshakes side by side. How many of those there may be, and
-which is cut off for a newcomer, is in `howdah.wire.unauthenticated_peers`.
-"""
+"""Where feeders bring rows: a Unix socket for those of this host. Those of others speak mutual TLS with a process
+beside this one (`tls_proxy`), which brings them there."""
 
 from __future__ import annotations
 
@@ -12,27 +8,24 @@ import contextlib
 import logging
 import os
 import socket
-import ssl
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO
 
 import msgspec
 
 from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
-from howdah.spark.feed.connections import SOCKET_BYTES, DataConnection, SecureConnection
+from howdah.spark.feed import tls_proxy
+from howdah.spark.feed.connections import SOCKET_BYTES, DataConnection
 from howdah.spark.feed.messages import Begin, TrainerLoad
 from howdah.wire.addresses import bind_within
-from howdah.wire.sockets import NO_FILES_S, Listener
-from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
-from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
+from howdah.wire.sockets import NO_FILES_S
+from howdah.wire.unauthenticated_peers import Seldom
 
 BACKLOG = 512
 CLOSE_S = 10.0
-HANDSHAKE_S = 20.0
-"""From a connection's first bytes to its proof; it may be silent as long before."""
-UNAUTHENTICATED = 64
 
 Take = Callable[[Begin, DataConnection], None]
 
@@ -49,12 +42,12 @@ class FeedServer:
         *,
         name: str,
         folder: Path,
-        context: ssl.SSLContext,
+        secrets: Path,
         job_id: str,
         host: str,
         ports: tuple[int, int] | None,
     ) -> None:
-        """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``host``: address to
+        """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``secrets``: of the job's agents; ``host``: address to
         listen on, all if empty; ``ports``: the range its port is taken from, any if None.
 
         Raises:
@@ -63,7 +56,7 @@ class FeedServer:
         """
         self._take = take
         self._first = first
-        self._context = context
+        self._secrets = secrets
         self._job_id = job_id
         self._closed = False
         self._lock = threading.Lock()
@@ -78,7 +71,8 @@ class FeedServer:
             self._here.close()
             raise
         self.port: int = self._far.getsockname()[1]
-        self._accept_errors, self._refusals = Seldom(), Seldom()
+        self._accept_errors, self._proxy_errors = Seldom(), Seldom()
+        self._proxy: subprocess.Popen[bytes] | None = None
         self._loop = asyncio.new_event_loop()
         self._over = asyncio.Event()
         self._admitting = threading.Thread(target=self._run, name="howdah-feed", daemon=True)
@@ -129,13 +123,13 @@ class FeedServer:
             runner.run(self._admit())
 
     async def _admit(self) -> None:
-        with self._here:
+        with self._here, self._far:
             self._loop.add_reader(self._here, self._accept_here)
-            unauthenticated = UnauthenticatedPeers(UNAUTHENTICATED)
-            far = Listener([self._far], self._prove, unauthenticated, silent_s=HANDSHAKE_S)
+            self._loop.add_reader(self._far, self._start_proxy)
             await self._over.wait()
-            far.close()
             self._loop.remove_reader(self._here)
+            self._loop.remove_reader(self._far)
+            self._end_proxy()
 
     def _accept_here(self) -> None:
         try:
@@ -148,40 +142,42 @@ class FeedServer:
         else:
             self._let_in(DataConnection(sock))
 
-    async def _prove(self, peer: UnauthenticatedPeer) -> None:
-        """Let a peer in that shows the certificate of a feeder of this job."""
+    def _start_proxy(self) -> None:
+        """Somebody has come from another host."""
+        self._loop.remove_reader(self._far)
         try:
-            async with asyncio.timeout(HANDSHAKE_S):
-                tls = await self._secured(peer)
-            role, job = peer_identity(tls.getpeercert())
-            if role is not PeerRole.FEEDER:
-                raise IdentityError(
-                    f"The peer is a {role} of the job; rows are taken from feeders only"
-                )
-            if not names_job(job, self._job_id):
-                raise IdentityError("The peer belongs to another job")
-            peer.proven()
-            self._let_in(SecureConnection(tls))
-        except (OSError, IdentityError) as error:
-            if self._refusals.now():
-                _LOG.warning("A feeder was not let in: %s", str(error) or "it takes too long")
-        finally:
-            if not peer.is_proven:
-                peer.gone()
-                peer.sock.close()
+            proxy = tls_proxy.start(self._far, self._secrets, self._job_id, self.socket)
+        except OSError as error:
+            if self._proxy_errors.now():
+                _LOG.warning("Feeders of other hosts can't be accepted at present: %s", error)
+            self._await_far()
+        else:
+            assert proxy.stdout is not None
+            self._proxy = proxy
+            self._loop.add_reader(proxy.stdout, self._on_proxy_end, proxy.stdout)
 
-    async def _secured(self, peer: UnauthenticatedPeer) -> ssl.SSLSocket:
-        peer.sock = tls = self._context.wrap_socket(
-            peer.sock, server_side=True, do_handshake_on_connect=False
-        )
-        while True:
-            try:
-                tls.do_handshake()
-                return tls
-            except ssl.SSLWantReadError:
-                await _ready(tls, self._loop.add_reader, self._loop.remove_reader)
-            except ssl.SSLWantWriteError:
-                await _ready(tls, self._loop.add_writer, self._loop.remove_writer)
+    def _on_proxy_end(self, output: IO[bytes]) -> None:
+        if os.read(output.fileno(), 4096):
+            return
+        self._end_proxy()
+        if self._proxy_errors.now():
+            _LOG.warning(
+                "The process that takes rows from other hosts has ended; it is started again"
+            )
+        self._await_far()
+
+    def _end_proxy(self) -> None:
+        if self._proxy is None:
+            return
+        assert self._proxy.stdout is not None
+        self._loop.remove_reader(self._proxy.stdout)
+        self._proxy.kill()
+        self._proxy.wait()
+        self._proxy.stdout.close()
+        self._proxy = None
+
+    def _await_far(self) -> None:
+        self._loop.call_later(NO_FILES_S, self._loop.add_reader, self._far, self._start_proxy)
 
     # -- a connection ----------------------------------------------------------------------------
 
@@ -205,15 +201,6 @@ class FeedServer:
             with self._lock:
                 self._connections.discard(connection)
             connection.close()
-
-
-async def _ready(sock: socket.socket, watch: Any, unwatch: Any) -> None:
-    ready = asyncio.Event()
-    watch(sock, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        unwatch(sock)
 
 
 def _socket_path(folder: Path, name: str) -> Path:

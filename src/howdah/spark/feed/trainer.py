@@ -32,7 +32,7 @@ from howdah.spark.feed.messages import (
 )
 from howdah.spark.feed.server import FeedServer
 from howdah.spark.feed.state import FeedState, SharedState
-from howdah.wire.tls import PeerRole, client_context, server_context
+from howdah.wire.tls import PeerRole, client_context
 
 WIRING = "HOWDAH_SPARK_WIRING"
 """Environment variable: path of `Wiring` as JSON."""
@@ -77,7 +77,7 @@ class Trainer:
             TrainerLoad(rank=me.rank, generation=me.generation),
             name=f"feed-{me.rank}-{me.generation}-{os.getpid()}",
             folder=secrets.parent,
-            context=server_context(secrets, PeerRole.AGENT),
+            secrets=secrets,
             job_id=wiring.job_id,
             host="127.0.0.1" if me.host in ("127.0.0.1", "localhost") else "",
             ports=wiring.ports,

@@ -716,7 +716,6 @@ def virtual() -> Iterator[None]:
             (trainer, "_has_files", lambda folder: False),
             (trainer, "traceback", _Traceback),
             (cache.SpillFile, "_descriptor", _descriptor),
-            (trainer, "server_context", lambda *args: None),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
