@@ -44,6 +44,25 @@ def test_the_page_shows_the_job(page: Page, served: Served) -> None:
     shoot(page, "running-light")
 
 
+def test_silence_is_no_warning_and_an_ended_job_has_no_running_times(
+    page: Page, served: Served
+) -> None:
+    """Most ranks print nothing; what is too long says the job's own hang time-out, by an event."""
+    served.do(story.running)
+    served.do(lambda job: job.task("worker:0", progress_s=90.0))
+    open_job(page, served)
+    progress = row(page, "worker:0").locator(".progress")
+    expect(progress).to_contain_text("1m 3")
+    ordinary = row(page, "worker:1").locator(".progress")
+    colour = "node => getComputedStyle(node).color"
+    assert progress.evaluate(colour) == ordinary.evaluate(colour)
+    head = page.get_by_role("columnheader", name="For")
+    expect(head).to_be_visible()
+    served.do(lambda job: job.change(phase="finished", outcome="succeeded", finished=time.time()))
+    expect(head).to_be_hidden()
+    expect(row(page, "worker:0").locator(".age")).to_be_hidden()
+
+
 def test_plots_go_over_time_or_steps_and_are_smoothed(page: Page, served: Served) -> None:
     served.do(story.running)
     open_job(page, served)

@@ -8,7 +8,6 @@ import { store } from "./store.js";
 
 const PAGE = 100;
 const MAP_FROM = 25; // tasks; fewer are seen at a glance in the table
-const LATE_S = 60;
 
 const shownState = (task) => taskState(task, store.atFault(task));
 const since = (task) => (task.since ? store.now() - task.since : null);
@@ -21,7 +20,7 @@ const COLUMNS = [
   { key: "rank", head: "Rank", css: "num dim", label: "rank", text: (t) => number(t.rank), sort: (t) => t.rank ?? 1e9 },
   { key: "attempt", head: "Attempt", css: "num", label: "attempt", text: (t) => (t.attempt ? number(t.attempt) : ""), sort: (t) => -t.attempt },
   { key: "host", head: "Host", css: "host dim", text: (t) => t.host ?? "", sort: (t) => t.host ?? "" },
-  { key: "since", head: "For", css: "num dim age", label: "for", text: (t) => (t.since ? duration(since(t)) : ""), sort: (t) => since(t) ?? 0, ticks: true },
+  { key: "since", head: "For", css: "num dim age", label: "for", text: (t) => (t.since ? duration(since(t)) : ""), sort: (t) => since(t) ?? 0, ticks: true, optional: true },
   { key: "cpu", head: "CPU", css: "num", label: "CPU", text: (t) => cores(t.cpu), sort: (t) => -(t.cpu ?? -1), optional: true },
   { key: "rss_mb", head: "Memory", css: "num", label: "memory", text: (t) => mebibytes(t.rss_mb), sort: (t) => -(t.rss_mb ?? -1), optional: true },
   { key: "gpu", head: "GPU", css: "num", label: "GPU", text: (t) => percent(t.gpu), sort: (t) => -(t.gpu ?? -1), optional: true },
@@ -83,7 +82,6 @@ function fill(task, { row, cells }, ticking = false) {
     const text = column.text(task);
     setText(cells[i], text);
     if (column.key === "last_line") setAttribute(cells[i], "title", text || null);
-    if (column.key === "progress_at") cells[i].classList.toggle("late", task.tracking === "tracked" && (quiet(task) ?? 0) > LATE_S);
   });
   if (!ticking) setAttribute(cells[1], "data-tone", shownState(task).tone);
   setAttribute(row, "aria-current", task.task === chosen().task ? "true" : null);
@@ -148,12 +146,12 @@ function layout() {
   chips();
 }
 
-/** Columns that nothing is known for are left out. */
+/** Columns that nothing is known for are left out, and those of what goes on where nothing does. */
 function columns() {
   const tasks = [...store.tasks.values()];
   COLUMNS.forEach((column, i) => {
     if (!column.optional) return;
-    const known = tasks.some((task) => task[column.key] !== null && task[column.key] !== undefined && (column.key !== "progress_at" || task.state === "running"));
+    const known = !(column.ticks && store.over) && tasks.some((task) => task[column.key] !== null && task[column.key] !== undefined && (column.key !== "progress_at" || task.state === "running"));
     heads[i].hidden = !known;
     for (const { cells } of rows.values()) cells[i].hidden = !known;
   });
@@ -246,8 +244,11 @@ store.on("tasks", ({ touched, full }) => {
   else layoutSoon();
 });
 
-// A failure changes how a task that ended is shown.
-store.on("job", () => rows.forEach((entry, name) => store.tasks.has(name) && fill(store.tasks.get(name), entry)));
+// A failure changes how a task that ended is shown, and the job's end which columns there are.
+store.on("job", () => {
+  rows.forEach((entry, name) => store.tasks.has(name) && fill(store.tasks.get(name), entry));
+  layoutSoon();
+});
 store.on("chosen", () => {
   rows.forEach(({ row }, name) => setAttribute(row, "aria-current", name === chosen().task ? "true" : null));
   marks.forEach((mark, name) => setAttribute(mark, "data-chosen", name === chosen().task ? "" : null));
