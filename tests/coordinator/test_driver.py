@@ -245,6 +245,21 @@ async def test_agents_have_their_time_although_a_commit_took_a_minute() -> None:
 
 
 @in_loop
+async def test_agents_have_their_time_although_the_coordinator_stood_still_for_a_minute() -> None:
+    world, job = await _running(3)
+    tasks = [Task("worker", index) for index in range(3)]
+    for task in tasks:
+        await world.driver.durably(TaskJoined(task=task, attempt=1))
+    await world.driver.durably(TaskExited(task=tasks[0], attempt=1, exit=Exit(code=1)))
+    assert job.tasks["worker:1"].state is TaskState.STOPPING
+    world.now += 60
+    for task in tasks[1:]:
+        await world.driver.durably(TaskExited(task=task, attempt=1, exit=Exit(signal=15)))
+    assert not world.done, "containers are kept for the next generation"
+    await world.end()
+
+
+@in_loop
 async def test_an_event_the_machine_cannot_take_is_not_written_down() -> None:
     world = _World()
 
@@ -259,12 +274,14 @@ async def test_an_event_the_machine_cannot_take_is_not_written_down() -> None:
 
 
 @in_loop
-async def test_the_beginning_comes_before_what_was_handed_in_earlier() -> None:
+async def test_the_beginning_comes_before_what_was_handed_in_or_due_earlier() -> None:
     world = _World()
+    world.machine.due = [50.0]  # when there was no coordinator
     world.driver.emit(AgentDisconnected(container_id="later"))
     world.driver.first([CoordinatorStarted(incarnation=1), Record(kind="note", text="first")])
     await until(lambda: len(world.done) == 2)
     assert world.done == ["CoordinatorStarted", "later"]
+    assert isinstance(world.machine.heard[0], CoordinatorStarted)
     await world.end()
 
 

@@ -5,7 +5,7 @@ events and records into the journal, waits for one commit, and only then has the
 out. So nothing is done that a new coordinator would not know of. While a commit runs, further
 events gather for the next round: under load a commit serves many events. Each is handled at the time
 at which it came, and timers come after those that came before them: a slow commit makes nothing late.
-After a very slow one, what waits for agents has so much longer.
+After a very slow one, or when this process stood still, what waits for agents has so much longer.
 
 What a crash can leave behind is a durable event whose commands were not carried out. The machine
 repairs that on `CoordinatorStarted` and on what agents say they hold.
@@ -31,7 +31,10 @@ from howdah.wire.messages import RecordUpdate
 ROUND = 500
 """Events taken in one round: bounds how long one commit makes the first of them wait."""
 LATE_S = 2.0
-"""A round that took longer is time in which agents were not told what the machine had decided."""
+"""A round that took longer, or a timer that is so late, is time in which agents were not told what the
+machine had decided, or not heard."""
+READ_S = 5.0
+"""For what agents have sent to a process that stood still."""
 
 
 class JobOver(Exception):
@@ -96,6 +99,8 @@ class EventDriver:
         """Those of the present round."""
         self._latest = -math.inf
         """The time of what was taken last."""
+        self._late_s = 0.0
+        """How long nothing was done for agents, which the machine is to be told."""
         self._wake = asyncio.Event()
         self._stopped = False
         self.advanced: Signal = Signal()
@@ -186,6 +191,15 @@ class EventDriver:
         commands: list[AnyCommand] = []
         records: list[RecordUpdate] = []
         taken = self._taken = []
+        due, now = self._machine.next_due(), self._clock.now()
+        if due is not None and now - due > LATE_S and math.isfinite(self._latest):
+            # This process stood still: what came meanwhile is still to be read.
+            self._late_s = max(self._late_s, now - due + READ_S)
+        if self._late_s:
+            for item in self._inbox:
+                item.came = now
+            self._take(TimePassed(late_s=self._late_s), now, commands, records)
+            self._late_s = 0.0
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
@@ -205,10 +219,8 @@ class EventDriver:
                 item.durable.set_result(None)
         self._events.record(records)
         await self._carry_out(commands)
-        if (late_s := (now := self._clock.now()) - self._latest) > LATE_S:
-            for item in self._inbox:
-                item.came = now
-            self._inbox.appendleft(_Item(TimePassed(late_s=late_s), now))
+        if (late_s := self._clock.now() - self._latest) > LATE_S:
+            self._late_s = late_s
         self.advanced.send()
 
     def _take(
