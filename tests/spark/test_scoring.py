@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,7 +18,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
+from howdah.spark.errors import ScoringError
 from howdah.spark.scoring import Function, Make, predict_udf, score, worker
+from howdah.spark.scoring.files import FilesAccess, ModelFiles
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 
@@ -288,21 +291,46 @@ def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_p
     assert run() == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
+@pytest.mark.parametrize("scheme", ["", "local://"])
 def test_a_function_of_columns_takes_the_model_that_is_there_when_its_tasks_run(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, scheme: str
 ) -> None:
-    """It may live as long as its application, and be registered before a model is trained."""
+    """It may live as long as its application, and its model be trained anew under the same path."""
     weights = tmp_path / "weights.txt"
+    weights.write_text("3.0")
 
     def make(path: str) -> Any:
         factor = float(Path(path).read_text())
         return lambda batch: batch["x"] * factor
 
-    times = predict_udf(spark, Make(str(weights), make=make), "double", inputs=["x"])
+    times = predict_udf(spark, Make(f"{scheme}{weights}", make=make), "double", inputs=["x"])
     frame = spark.range(1, 3).coalesce(1).select(times("id").alias("y"))
     for factor in (3.0, 10.0):
         weights.write_text(str(factor))
         assert [row.y for row in frame.collect()] == [factor, 2 * factor]
+
+
+def test_a_model_that_cannot_be_loaded_anew_stays_as_it_was(tmp_path: Path) -> None:
+    """It may just be written, or be away until it is."""
+    weights = tmp_path / "weights.txt"
+
+    def make(path: str) -> Any:
+        factor = float(Path(path).read_text())
+        return lambda batch: factor
+
+    plan = worker.ScoringPlan(
+        predictor=cloudpickle.dumps(Make(str(weights), make=make)),
+        files=ModelFiles(FilesAccess.SEEN, str(weights)),
+    )
+    with pytest.raises(ScoringError, match="neither on the driver's machine"):
+        worker.loaded(plan)
+    found: list[Any] = []
+    for text in ("3", "", None, "10"):
+        weights.unlink(missing_ok=True)
+        if text is not None:
+            weights.write_text(text)
+        found.append(worker.loaded(plan)({}))
+    assert found == [3.0, 3.0, 3.0, 10.0]
 
 
 @pytest.mark.parametrize("scheme", ["file:", "file://"])

@@ -58,7 +58,7 @@ class ModelFiles(msgspec.Struct, frozen=True):
     way: FilesAccess = FilesAccess.NONE
     path: str = ""
     key: str = ""
-    """Changes with the content; empty for a path that is `SEEN`, of which the worker's `state` tells."""
+    """Changes with the content. Of `SENT` files; for others see `present`."""
 
 
 def prepare(spark: Any, path: str) -> ModelFiles:
@@ -72,15 +72,24 @@ def prepare(spark: Any, path: str) -> ModelFiles:
     local = local_path(path)
     if local is None:
         url = qualified(path)
-        return ModelFiles(FilesAccess.FETCHED, url, _state_of_url(url))
+        _state_of_url(url)
+        return ModelFiles(FilesAccess.FETCHED, url)
     if not local.exists() or _one_machine(spark):
         return ModelFiles(FilesAccess.SEEN, str(local))
     return _sent(spark, local)
 
 
-def state(files: ModelFiles) -> str:
-    """In a worker: what tells the files as they are now from others."""
-    return _state(Path(files.path)) if files.way is FilesAccess.SEEN else files.key
+def present(files: ModelFiles) -> ModelFiles:
+    """In a worker: the same, with what tells the files as they are now from others.
+
+    Raises:
+        ScoringError: nothing is there.
+    """
+    if files.way is FilesAccess.SEEN:
+        return msgspec.structs.replace(files, key=_state(Path(files.path)))
+    if files.way is FilesAccess.FETCHED:
+        return msgspec.structs.replace(files, key=_state_of_url(files.path))
+    return files
 
 
 def local_path(path: str) -> Path | None:
@@ -153,6 +162,7 @@ def _listing(url: str) -> dict[str, str]:
 
     fs: Any
     fs, root = url_to_fs(url)
+    fs.invalidate_cache()
     root = str(root).rstrip("/")
     listed: dict[str, Any] = fs.find(root, detail=True)
     keys = ("size", "etag", "ETag", "mtime", "LastModified", "updated", "generation")

@@ -7,6 +7,7 @@ as they came, without a copy.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import pickle
 import sys
@@ -21,15 +22,18 @@ import pyarrow as pa
 from howdah.spark.errors import ScoringError
 from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
-from howdah.spark.scoring.files import ModelFiles, at_hand, state
+from howdah.spark.scoring.files import ModelFiles, at_hand, present
 from howdah.spark.scoring.predictors import Loaded, Predictor, named
 from howdah.spark.scoring.signature import Batch, Tensor
 from howdah.spark.scoring.tensors import plain, side_by_side
 
+log: logging.Logger = logging.getLogger(__name__)
+
 KEPT_MODELS = 2
 """In one worker; more of them evict the one that was used longest ago."""
 
-_models: OrderedDict[str, Loaded] = OrderedDict()
+_models: OrderedDict[str, tuple[str, Loaded]] = OrderedDict()
+"""With the state of their files."""
 
 
 class ScoringPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,19 +112,34 @@ def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordB
 
 
 def loaded(plan: ScoringPlan) -> Loaded:
-    """The model, from memory if an earlier task of this worker has loaded it and its files are the same."""
-    key = hashlib.sha256(plan.predictor).hexdigest() + state(plan.files)
-    if key in _models:
-        _models.move_to_end(key)
-        return _models[key]
+    """The model as its files are now: from memory if an earlier task of this worker has loaded these.
+
+    What cannot be loaded may just be written: the model of before is taken then, if there is one.
+    """
+    name = hashlib.sha256(plan.predictor).hexdigest() + plan.files.path
+    state, model = _models.get(name, ("", None))
+    while model is None and len(_models) >= KEPT_MODELS:
+        _models.popitem(last=False)
+    try:
+        files = present(plan.files)
+        if model is None or files.key != state:
+            model = _load(plan, files)
+            state = files.key
+    except Exception as error:
+        if model is None:
+            raise
+        log.warning("%s is not loaded anew: %s", plan.files.path, error)
+    _models[name] = state, model
+    _models.move_to_end(name)
+    return model
+
+
+def _load(plan: ScoringPlan, files: ModelFiles) -> Loaded:
     _claim_gpus()
     sys.path += [entry for entry in plan.path if entry not in sys.path and os.path.exists(entry)]
     predictor: Predictor = pickle.loads(plan.predictor)  # noqa: S301 - sent by the driver
-    while len(_models) >= KEPT_MODELS:
-        _models.popitem(last=False)
-    with at_hand(plan.files) as path:
-        _models[key] = predictor.load(path)
-    return _models[key]
+    with at_hand(files) as path:
+        return predictor.load(path)
 
 
 def answer(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> pa.RecordBatch:
