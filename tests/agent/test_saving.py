@@ -338,3 +338,18 @@ async def test_a_source_folder_that_is_gone_is_final(tmp_path: Path) -> None:
         exit = await prepared_badly(rig)
         assert "working folder can't be made" in exit.failed_to_start
         assert not exit.transient
+
+
+async def test_a_file_of_the_job_file_that_is_gone_is_final(tmp_path: Path) -> None:
+    """A task that has it in its folder does not need it again."""
+    words = tmp_path / "words.txt"
+    words.write_text("hello")
+    async with Rig(tmp_path) as rig:
+        await rig.agent(files={"words.txt": str(words)})
+        await rig.prepare()
+        words.unlink()
+        await rig.prepare(attempt=2)
+        await rig.agent(container_id="c2", files={"words.txt": str(words)})
+        exit = await prepared_badly(rig, attempt=3)
+        assert str(words) in exit.failed_to_start
+        assert not exit.transient

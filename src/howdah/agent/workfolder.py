@@ -7,6 +7,7 @@ files as copies, and the rest as links: what they write beside their script stay
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections import deque
@@ -64,13 +65,15 @@ def make(
     Returns what was put there, as paths relative to it.
 
     Raises:
-        OSError: it can't be made, or the source can't be read.
+        OSError: it can't be made, one of ``files`` is gone, or the source can't be read.
     """
     task.mkdir(mode=0o700, parents=True, exist_ok=True)
     own = {parts for parts in map(_parts, folders) if parts}
     filling = _Filling(task, own)
     for name, path in files.items():
         filling.put((name,), Path(path))
+        if (name,) not in own and not (task / name).exists():
+            raise FileNotFoundError(errno.ENOENT, f"{name!r}, of the job's files, is gone", path)
     filling.below()
     if source is not None:
         filling.all_of((), source)
