@@ -365,10 +365,12 @@ def test_what_was_shipped_and_is_gone_is_named(yarn: Yarn) -> None:
 # -- from elsewhere ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("place", ["the usual store", "a store of its own"])
 def test_a_job_is_found_from_another_machine_by_any_of_its_names(
-    yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    job = yarn.submit(LONG)
+    own = f'store = "{yarn.cluster.default_fs}/user/{yarn.cluster.site.user}/own"\n'
+    job = yarn.submit(LONG if place == "the usual store" else own + LONG)
     job.until_logged("worker:0", "begun")
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "elsewhere"))
     assert "begun" in howdah("logs", job.application_id).text

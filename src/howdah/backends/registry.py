@@ -186,9 +186,11 @@ def end(called: str, reason: str) -> None:
             importlib.import_module(parts.elsewhere).end(called, reason)
 
 
-def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirectory]:
+def jobs_elsewhere(
+    name: str, store: str | None, limit: int, left_out: Callable[[str], None]
+) -> list[JobDirectory]:
     """The user's newest jobs that the backend's cluster knows, whoever has submitted them; none for
-    a backend without a cluster.
+    a backend without a cluster. ``left_out`` is told of what cannot be read.
 
     Raises:
         BackendError: the cluster cannot be asked.
@@ -196,16 +198,17 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     parts = BUILT_IN.get(name)
     if parts is None or parts.elsewhere is None:
         return []
-    return importlib.import_module(parts.elsewhere).jobs(store, limit)
+    return importlib.import_module(parts.elsewhere).jobs(store, limit, left_out)
 
 
-def own_jobs_at(url: str) -> list[JobDirectory]:
-    """The user's own jobs below that URL, newest first, each with a directory here.
+def own_jobs_at(url: str, left_out: Callable[[str], None]) -> list[JobDirectory]:
+    """The user's own jobs below that URL, newest first, each with a directory here. ``left_out`` is told
+    of what cannot be read.
 
     Raises:
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
-    return _cluster_jobs().jobs(url, sys.maxsize)
+    return _cluster_jobs().jobs(url, sys.maxsize, left_out)
 
 
 def own_last_job_at(url: str) -> JobDirectory | None:

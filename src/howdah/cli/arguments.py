@@ -406,6 +406,13 @@ def say_passed_over(problem: StorageError) -> None:
     echo(f"howdah: passed over: {problem}", err=True)
 
 
+def say_left_out(words: str) -> None:
+    """Say on standard error what is left out, and why."""
+    from howdah.cli.display.terminal import echo
+
+    echo(f"howdah: left out: {words}", err=True)
+
+
 def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     """The job of that id, name or unique beginning; the newest one without an id.
 

@@ -221,7 +221,7 @@ def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]
 
 
 async def newest(limit: int | None, store: str | None) -> list[JobView]:
-    only = await asyncio.to_thread(ids_at, store)
+    only = await asyncio.to_thread(ids_at, store, _left_out)
     if only is None:
         return await views(base(store), limit=limit)
     return [view for view in await views(base(store)) if view.job_id in only][:limit]
@@ -251,10 +251,14 @@ async def grouped(by: str | None, since: float | None, store: str | None) -> lis
     found = await usages(
         base(store),
         since=since,
-        only=await asyncio.to_thread(ids_at, store),
-        left_out=lambda words: warnings.warn(f"left out: {words}", RuntimeWarning, stacklevel=2),
+        only=await asyncio.to_thread(ids_at, store, _left_out),
+        left_out=_left_out,
     )
     return totals(found, by)
+
+
+def _left_out(words: str) -> None:
+    warnings.warn(f"left out: {words}", RuntimeWarning, stacklevel=2)
 
 
 def load(path: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> LoadedJob:

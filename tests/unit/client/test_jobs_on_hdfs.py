@@ -17,11 +17,15 @@ import pytest
 import howdah.aio
 from howdah.backends import registry
 from howdah.backends.yarn.access import Access
+from howdah.backends.yarn.client import application
 from howdah.cli import leaving
 from howdah.cli.main import main
 from howdah.client.errors import ExitCode
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup import find, listing
+from howdah.hadoop.errors import ConnectFailed
+from howdah.hadoop.protos import yarn
+from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.spec.model import Role
 from howdah.storage.hdfs.errors import NoNameNode
 from howdah.storage.hdfs.files import HdfsStat
@@ -58,14 +62,15 @@ def hdfs(home: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHdfs:  # noqa: F8
     return found
 
 
-def move(hdfs: FolderHdfs, user: str = "ada") -> None:
+def move(hdfs: FolderHdfs, user: str = "ada", store: str = STORE) -> None:
     """Put the jobs that are in the folder on HDFS."""
+    there = hdfs.folder / hdfs.path(store).lstrip("/") / user
     for directory in list_jobs(base_folder()):
-        url = f"{STORE}/{user}/{directory.job_id}"
+        url = f"{store}/{user}/{directory.job_id}"
         meta = msgspec.structs.replace(directory.meta(), backend="yarn", user=user, url=url)
         directory.write_meta(meta)
-        (hdfs.folder / "howdah" / user).mkdir(exist_ok=True)
-        shutil.move(directory.path, hdfs.folder / "howdah" / user)
+        there.mkdir(parents=True, exist_ok=True)
+        shutil.move(directory.path, there)
 
 
 def forget(home: Path) -> None:  # noqa: F811
@@ -290,9 +295,81 @@ def test_a_job_whose_meta_data_cannot_be_read_hides_no_other(
     forget(home)
     (hdfs.folder / "howdah" / "ada" / new / "meta.json").write_text(content)
     assert main(["list", "--store", STORE, "--json"]) == 0
-    assert [each["job_id"] for each in json.loads(capsys.readouterr().out)] == [old]
+    told = capsys.readouterr()
+    assert [each["job_id"] for each in json.loads(told.out)] == [old]
+    assert f"left out: {STORE}/ada/{new} cannot be read: " in told.err
     assert main(["status", new, "--store", STORE]) == ExitCode.BACKEND
     assert f"{STORE}/ada/{new} cannot be read: " in capsys.readouterr().err
+
+
+@pytest.fixture
+def applications(monkeypatch: pytest.MonkeyPatch) -> list[yarn.ApplicationReportProto]:
+    """What YARN tells of the user's applications."""
+    told: list[yarn.ApplicationReportProto] = []
+
+    async def tell(
+        self: ResourceManager, request: yarn.GetApplicationsRequestProto
+    ) -> list[yarn.ApplicationReportProto]:
+        assert (list(request.users), list(request.application_types)) == (["ada"], ["HOWDAH"])
+        return told
+
+    monkeypatch.setattr(ResourceManager, "applications", tell)
+    return told
+
+
+def test_all_jobs_on_the_cluster_are_listed_wherever_they_were_put(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    applications: list[yarn.ApplicationReportProto],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    at_home = make_alone()
+    move(hdfs, store=f"{FS}/user/ada/.howdah/jobs")
+    of_site = make_trained()
+    move(hdfs)
+    own_store = make_trained()
+    move(hdfs, store=f"{FS}/data")
+    removed = f"{FS}/data/ada/gone-20261125-000001-k3f9"
+    for url in (f"{FS}/data/ada/{own_store}", removed):
+        tags = application.tags((), url.rpartition("/")[2], url)
+        applications.append(yarn.ApplicationReportProto(applicationTags=tags))
+    site = home / "site.toml"
+    site.write_text(f'store = "{STORE}"\n')
+    monkeypatch.setenv("HOWDAH_SITE", str(site))
+
+    def listed(*options: str) -> set[str]:
+        forget(home)
+        assert main(["list", "--backend", "yarn", "--json", *options]) == 0
+        return {each["job_id"] for each in json.loads(capsys.readouterr().out)}
+
+    assert listed() == {at_home, of_site, own_store}
+    assert listed("--limit", "1") == {own_store}
+    assert listed("--limit", "1", "--name", "alone") == {at_home}
+    assert listed("--limit", "1", "--state", "succeeded") == {own_store}
+    for job_id in (at_home, of_site, own_store):
+        forget(home)
+        assert howdah.connect(job_id).job_id == job_id
+
+
+def test_jobs_that_cannot_be_listed_are_said_to_be_left_out(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise ConnectFailed("connection refused")
+
+    monkeypatch.setattr(ResourceManager, "applications", refuse)
+    job_id = make_alone()
+    move(hdfs, store=f"{FS}/user/ada/.howdah/jobs")
+    forget(home)
+    assert main(["list", "--backend", "yarn", "--json"]) == 0
+    told = capsys.readouterr()
+    assert [each["job_id"] for each in json.loads(told.out)] == [job_id]
+    assert "left out: jobs in other stores than the usual ones" in told.err
+    assert "connection refused" in told.err
 
 
 def test_of_many_jobs_of_a_name_those_that_have_ended_are_not_copied(
@@ -385,7 +462,7 @@ def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
     healthy = {make_trained() for _ in range(3)}
     slow = {make_alone() for _ in range(3)}
     move(hdfs)
-    registry.own_jobs_at(STORE)
+    registry.own_jobs_at(STORE, print)
     answers, exists = threading.Event(), hdfs.exists
 
     def late(place: str) -> bool:
@@ -417,7 +494,7 @@ def test_a_job_of_which_hdfs_does_not_tell_at_all_is_named_and_prune_fails(
 ) -> None:
     job_id = make_trained()
     move(hdfs)
-    registry.own_jobs_at(STORE)
+    registry.own_jobs_at(STORE, print)
 
     def refuse(place: str, **_: object) -> bool:
         raise NoNameNode("no active NameNode answers (Connection refused)")

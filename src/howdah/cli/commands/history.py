@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from howdah.cli import leaving
-from howdah.cli.arguments import json_option, since_option, store_option
+from howdah.cli.arguments import json_option, say_left_out, since_option, store_option
 from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -198,12 +198,9 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
     from howdah.client.lookup.find import base, ids_at
     from howdah.client.usage import usages
 
-    def left_out(words: str) -> None:
-        echo(f"howdah: left out: {words}", err=True)
-
     if not all_users:
-        there = ids_at(store)
-        return leaving.run(usages(base(store), since=since, only=there, left_out=left_out))
+        there = ids_at(store, say_left_out)
+        return leaving.run(usages(base(store), since=since, only=there, left_out=say_left_out))
     if store is None:
         raise click.UsageError(
             "--all-users needs --store: the folder or URL with the users' folders"
@@ -221,8 +218,8 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
     try:
         copies.bring(lambda: False)
         for folder, why in copies.unread.items():
-            left_out(f"{folder}: {why}")
-        return leaving.run(usages(copies.base, since=since, left_out=left_out))
+            say_left_out(f"{folder}: {why}")
+        return leaving.run(usages(copies.base, since=since, left_out=say_left_out))
     finally:
         copies.close()
 

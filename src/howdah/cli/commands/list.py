@@ -14,6 +14,7 @@ from howdah.cli.arguments import (
     json_option,
     name_option,
     of_backend_option,
+    say_left_out,
     say_passed_over,
     since_option,
     store_option,
@@ -24,9 +25,6 @@ from howdah.client.lookup.states import STATES, state
 
 if TYPE_CHECKING:
     from howdah.wire.status import JobView
-
-MOST_ELSEWHERE = 100
-"""Jobs of other machines that are looked at when no limit is given."""
 
 
 @click.command("list")
@@ -63,7 +61,7 @@ def command(
     A job is "lost" if it has not ended but no longer has a coordinator: the machine restarted, or
     the client was killed before it had submitted the job. A job is "unreadable" if its directory
     cannot be read. A job that someone else has made, or could have made, is left out with a
-    warning.
+    warning; so is one on a cluster that cannot be copied to this machine.
 
     With --json: a list of status documents.
     """
@@ -73,10 +71,12 @@ def command(
     from howdah.client.lookup.listing import JobFilter, views
 
     base = base_of(store)
-    there = ids_at(store)
-    if backend is not None and there is None:
-        registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
+    there = ids_at(store, say_left_out)
     wanted = JobFilter(tags=tags, name=name, user=user, since=since)
+    if backend is not None and there is None:
+        # Which of them are wanted, only their copies tell.
+        newest = limit if limit is not None and not states and wanted == JobFilter() else MOST
+        registry.jobs_elsewhere(backend, store, newest, say_left_out)
     found = leaving.run(
         views(
             base,

@@ -17,6 +17,7 @@ from howdah.cli.arguments import (
     json_option,
     name_option,
     of_backend_option,
+    say_left_out,
     say_passed_over,
     store_option,
     tags_option,
@@ -172,9 +173,9 @@ def prune_command(
     from howdah.storage.jobdir import JobDirectory
 
     base = base_of(store)
-    there = ids_at(store)
+    there = ids_at(store, say_left_out)
     if backend is not None and there is None:
-        registry.jobs_elsewhere(backend, store, MOST)
+        registry.jobs_elsewhere(backend, store, MOST, say_left_out)
     if older_than_s is None:
         older_than_s = 0.0 if keep or keep_bytes is not None else span(OLDER_THAN)
 

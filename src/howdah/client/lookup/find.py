@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from howdah.backends import registry
@@ -23,16 +24,16 @@ def base(store: str | None) -> Path:
     return base_folder(None if _is_elsewhere(store) else store)
 
 
-def ids_at(store: str | None) -> frozenset[str] | None:
+def ids_at(store: str | None, left_out: Callable[[str], None]) -> frozenset[str] | None:
     """The user's jobs at that URL, each with a copy in `base` from now on; None for a folder, whose jobs
-    are all there are in `base`.
+    are all there are in `base`. ``left_out`` is told of what cannot be read.
 
     Raises:
         BackendError: the cluster there cannot be asked.
     """
     if store is None or not _is_elsewhere(store):
         return None
-    return frozenset(each.job_id for each in registry.own_jobs_at(store))
+    return frozenset(each.job_id for each in registry.own_jobs_at(store, left_out))
 
 
 def _is_elsewhere(store: str | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -17,6 +17,8 @@ from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
+from howdah.spec import site as site_file
+from howdah.spec.problems import JobFileError
 from howdah.storage import jobdir, layout
 from howdah.storage.copies import local_copy
 from howdah.storage.copies.mirror import Mirror
@@ -55,19 +57,25 @@ def find(
     if not is_url and not any(env.get(name) for name in VARIABLES):
         return None
     access = shared(None, env)
-    base = staging.base_url(store, access.configuration, access.user)
-    ids = _job_ids(access, base)
-    found = [each for each in ids if jobdir.answers(each, wanted)]
-    if wanted in found:
-        found = [wanted]
+    found = _called(wanted, _in_store(access, store, env))
+    if not found and store is None:
+        found = _called(wanted, _of_applications(access))
     if len(found) > 1:
-        several = _answering(access, base, found)
+        several = _answering(access, found)
         if len(several) > 1:
             raise jobdir.ambiguous(wanted, several)
-        found = [each.job_id for each in several] or found[:1]
-    if found:
-        return adopt(access, f"{base}/{found[0]}")
+        if several:
+            return several[0]
+    for url in found.values():
+        return adopt(access, url)
     return None if name_of(wanted) == wanted else _of_others(access, wanted, store)
+
+
+def _called(wanted: str, urls: Mapping[str, str]) -> dict[str, str]:
+    """Of those jobs the one of that id, else all that answer."""
+    if wanted in urls:
+        return {wanted: urls[wanted]}
+    return {each: url for each, url in urls.items() if jobdir.answers(each, wanted)}
 
 
 def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
@@ -80,19 +88,33 @@ def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
     site.end(access, ApplicationId.parse(called), called, reason or f"stopped by {access.user}")
 
 
-def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> list[JobDirectory]:
-    """The user's jobs on the cluster, newest first, each with a directory here. Those that cannot be
-    read are left out.
+def jobs(
+    store: str | None,
+    limit: int,
+    left_out: Callable[[str], None],
+    env: Mapping[str, str] = os.environ,
+) -> list[JobDirectory]:
+    """The user's jobs on the cluster, newest first, each with a directory here.
+
+    Without a store those in the usual ones, and wherever else YARN's applications of the user are.
+    ``left_out`` is told of what cannot be read.
 
     Raises:
         BackendError: the cluster cannot be asked.
     """
     access = shared(None, env)
-    base = staging.base_url(store, access.configuration, access.user)
+    urls = _of_applications(access, left_out) if store is None else {}
+    urls |= _in_store(access, store, env)
     found: list[JobDirectory] = []
-    for job_id in sorted(_job_ids(access, base), key=order, reverse=True)[:limit]:
-        with contextlib.suppress(NoSuchJob, BackendError):
-            found.append(adopt(access, f"{base}/{job_id}"))
+    for job_id in sorted(urls, key=order, reverse=True):
+        if len(found) == limit:
+            break
+        try:
+            found.append(adopt(access, urls[job_id]))
+        except NoSuchJob:  # removed, or being made
+            continue
+        except BackendError as error:
+            left_out(str(error))
     return found
 
 
@@ -103,30 +125,29 @@ def last(store: str | None, env: Mapping[str, str] = os.environ) -> JobDirectory
         BackendError: the cluster cannot be asked, or the job cannot be read.
     """
     access = shared(None, env)
-    base = staging.base_url(store, access.configuration, access.user)
+    urls = _in_store(access, store, env)
     found: list[JobDirectory] = []
-    for job_id in sorted(_job_ids(access, base), key=order, reverse=True):
+    for job_id in sorted(urls, key=order, reverse=True):
         if found and not _same_second(job_id, found[0].job_id):
             break
         with contextlib.suppress(NoSuchJob):  # being removed, or being made
-            found.append(adopt(access, f"{base}/{job_id}"))
+            found.append(adopt(access, urls[job_id]))
     return max(found, key=JobDirectory.submitted, default=None)
 
 
-def _answering(access: Access, base: str, job_ids: list[str]) -> list[JobDirectory]:
-    """Those jobs in that folder, newest first. The newest and those that may not have ended have a
+def _answering(access: Access, urls: Mapping[str, str]) -> list[JobDirectory]:
+    """Those jobs, newest first. The newest and those that may not have ended have a
     directory here; each of the others would have to be copied, for nothing.
 
     Raises:
         BackendError: one cannot be read: it may be the one that is meant.
     """
-    hdfs = access.hdfs(base)
     found: list[JobDirectory] = []
-    for job_id in sorted(job_ids, key=order, reverse=True):
-        url = f"{base}/{job_id}"
+    for job_id in sorted(urls, key=order, reverse=True):
+        url = urls[job_id]
         if found and not _same_second(job_id, found[0].job_id):
             try:
-                has_ended = hdfs.exists(f"{url}/{layout.FINAL}")
+                has_ended = access.hdfs(url).exists(f"{url}/{layout.FINAL}")
             except OSError as error:
                 raise BackendError(f"{url} cannot be read: {error}") from error
             if has_ended:
@@ -186,8 +207,13 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
 
 
 def _is(user: str, owner: str) -> bool:
-    """Whether HDFS's name is the user's; of a Kerberos principal the first part is."""
-    return re.split("[/@]", user)[0] == owner
+    """Whether HDFS's name is the user's."""
+    return _short(user) == owner
+
+
+def _short(user: str) -> str:
+    """The name that services know the user by: of a Kerberos principal the first part."""
+    return re.split("[/@]", user)[0]
 
 
 def _known(wanted: str) -> JobDirectory | None:
@@ -230,6 +256,60 @@ def _of_others(access: Access, job_id: str, store: str | None) -> JobDirectory |
     if not reports:
         return None
     return _by_application(access, str(ApplicationId.from_proto(reports[0].applicationId)), store)
+
+
+def _of_applications(
+    access: Access, left_out: Callable[[str], None] = lambda words: None
+) -> dict[str, str]:
+    """URLs of the user's job directories that YARN's applications name, by job id."""
+    own = yarn.GetApplicationsRequestProto(
+        application_types=[application.TYPE], users=[_short(access.user)]
+    )
+    try:
+        reports = access.call(access.manager.applications(own))
+    except (HadoopError, BackendError) as error:
+        left_out(
+            f"jobs in other stores than the usual ones, as YARN does not tell of them: {error}"
+        )
+        return {}
+    found = (application.job_of(report.applicationTags) for report in reports)
+    return {job_id: url for job_id, url in found if job_id is not None and url is not None}
+
+
+def _in_store(access: Access, store: str | None, env: Mapping[str, str]) -> dict[str, str]:
+    """URLs of the user's job directories there, by job id; without a store those in the site file's and
+    in the user's home.
+
+    Raises:
+        BackendError: it is no store, or cannot be listed.
+    """
+
+    def base(store: str | None) -> str:
+        return staging.base_url(store, access.configuration, access.user)
+
+    if store is not None:
+        places = [base(store)]
+    elif (of_site := _store_of_site(env)) is None:
+        places = [base(None)]
+    else:
+        places = [base(of_site)]
+        with contextlib.suppress(BackendError):  # homes may be on another file system
+            places.append(base(None))
+    return {job_id: f"{place}/{job_id}" for place in places for job_id in _job_ids(access, place)}
+
+
+def _store_of_site(env: Mapping[str, str]) -> str | None:
+    """The URL where jobs go that name no store, if the site file has one.
+
+    Raises:
+        BackendError: it cannot be read.
+    """
+    path = site_file.find(env)
+    try:
+        store = None if path is None else site_file.read(path, env).table.get("store")
+    except JobFileError as error:
+        raise BackendError(f"The site file cannot be read: {error}") from error
+    return store if isinstance(store, str) and "://" in store.removeprefix("file://") else None
 
 
 def _job_ids(access: Access, base: str) -> list[str]:
