@@ -23,6 +23,7 @@ myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = "Howdah"
+html_favicon = "../src/howdah/coordinator/web/static/icon.svg"
 # Of pictures also the dark ones, which pages do not name: see howdah.js.
 html_static_path = ["_static", "images"]
 html_css_files = ["howdah.css"]
