@@ -459,6 +459,23 @@ async def test_a_request_for_a_checkpoint_is_a_signal_to_those_who_handle_it(
         assert agent.log() == b"up\nended 7\n"
 
 
+async def test_a_program_that_is_still_loading_gets_its_signal_once_it_handles_it(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        spec = {"job_id": "j", "store": str(tmp_path / "store"), "folder": "checkpoints"}
+        code = (
+            "import os, signal, time\np = os.environ['HOWDAH_CHECKPOINT_REQUEST']\n"
+            "while not os.path.exists(p): time.sleep(0.01)\n"
+            "signal.signal(signal.SIGUSR1, lambda *_: os._exit(7))\n" + FOREVER
+        )
+        await rig.prepare(checkpoint=spec | {"signal": "SIGUSR1"})
+        await rig.start(python(code))
+        rig.tell(NotifyCheckpoint(container_id="c1", task=TASK, attempt=1, reason="preempted"))
+        assert (await rig.exit()).code == 7, agent.log()
+
+
 async def test_beats_come_with_and_without_an_attempt(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

@@ -56,6 +56,7 @@ _STRANGER_LOOK_S = 5.0
 """Between two looks for ports that others hold, once a program has had half a minute to bind its ports."""
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
+_NOTIFY_S, _NOTIFY_LOOK_S = 60.0, 0.5
 _GPU_LOOK_S = 2.0
 _GPU_PAUSES_S = (2.0, 300.0)
 """First and longest pause before use of GPUs is measured again by another helper."""
@@ -107,6 +108,7 @@ class ProgramRun:
         self._reported = ReportedValues()
         self._sampler = Sampler(self._tree.look)
         self._gpu: GpuUse = (None, None)
+        self._notifying: asyncio.Task[None] | None = None
         self._watches: set[asyncio.Task[None]] = set()
         self._over_memory = ""
         self._timed_out = False
@@ -185,12 +187,24 @@ class ProgramRun:
         self._programs.changed.set()
 
     def notify(self, number: signal.Signals) -> None:
-        """Send a signal to the processes that handle it; the others would die of it."""
+        """Send a signal to the processes that handle it; the others would die of it. A program that has
+        just begun has a minute until it does."""
+        if not self._notified(number) and (self._notifying is None or self._notifying.done()):
+            self._notifying = self._watch(self._notify(number))
+
+    def _notified(self, number: signal.Signals) -> bool:
+        """Whether any process has the signal, or none is to have it any more."""
         if self._ending.begun:
-            return
-        for process in self._tree.look().values():
-            if handles(process.pid, number):
-                send_signal(process, number)
+            return True
+        found = [each for each in self._tree.look().values() if handles(each.pid, number)]
+        for process in found:
+            send_signal(process, number)
+        return bool(found)
+
+    async def _notify(self, number: signal.Signals) -> None:
+        until = self._loop.time() + _NOTIFY_S
+        while self._loop.time() < until and not self._notified(number):
+            await asyncio.sleep(_NOTIFY_LOOK_S)
 
     def reported(self, report: Report) -> None:
         self._progress.shown()
