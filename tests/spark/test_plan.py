@@ -418,6 +418,8 @@ def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:
             "'b': 3}, a row of the RDD, has the columns a, b; its first",
         ),
         ([Row(a=1, b=2), Row(a=3)], r"Row\(a=3\), a row of the RDD"),
+        ([({"x": 1},), ({"x": 1, "y": 2},)], "'y': 2}, in column '_1' of the RDD, has a key that"),
+        ([{"a": [{"x": 1}]}, {"a": [{}, {"y": 2}]}], "{'y': 2}], in column 'a' of the RDD"),
         ([(), ()], r"\(\), a row of this RDD, has no columns"),
         ([Row("a", "a")(1, 2)], r"Row\(a=1, a=2\), a row of this RDD, has two columns of one name"),
     ],
@@ -433,5 +435,6 @@ def test_a_dictionary_of_an_rdd_may_lack_columns_and_a_row_be_none() -> None:
         return [row for batch in batches for row in batch.to_pylist()]
 
     assert fed([{"a": 1, "b": 2}, {"b": 3}]) == [{"a": 1, "b": 2}, {"a": None, "b": 3}]
+    assert fed([{"a": [{"x": 1}]}, {"a": None}, {"a": [None, {}]}])[2] == {"a": [None, {"x": None}]}
     assert fed([1, None]) == [{"_1": 1}, {"_1": None}]
     assert fed([(1, 2), (3, 4, 5)], ["_2"]) == [{"_2": 2}, {"_2": 4}]

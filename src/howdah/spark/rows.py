@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
@@ -15,6 +15,9 @@ from howdah.spark.feed.control.plan import BATCH_BYTES, batch_rows
 from howdah.spark.frames import map_in_arrow, select
 from howdah.spark.session import Session, determinate
 from howdah.spec.problems import closest, listed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 GUESS_BYTES = {
     "boolean": 1,
@@ -295,6 +298,7 @@ def record_batches(rows: Iterable[Any], schema: bytes, *, whole: bool = True) ->
 
     wanted = pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
     names = set(wanted.names)
+    nested = [field for field in wanted if "struct<" in str(field.type)]
     count = FIRST_ROWS
     rows = iter(rows)
     while chunk := list(itertools.islice(rows, count)):
@@ -310,6 +314,14 @@ def record_batches(rows: Iterable[Any], schema: bytes, *, whole: bool = True) ->
                 )
             for name, column in columns.items():
                 column.append(_plain(values.get(name)))
+        for field in nested:
+            for value in columns[field.name]:
+                if _has_more(value, field.type):
+                    raise FeedError(
+                        f"{_short(value)}, in column {field.name!r} of the RDD, has a key that its first "
+                        f"row has not ({field.type}). Make a DataFrame with a schema: "
+                        "spark.createDataFrame(rdd, schema)"
+                    )
         try:
             batch = pa.record_batch(
                 [pa.array(columns[field.name], field.type) for field in wanted], schema=wanted
@@ -321,6 +333,20 @@ def record_batches(rows: Iterable[Any], schema: bytes, *, whole: bool = True) ->
             ) from error
         yield batch
         count = batch_rows(batch.nbytes / len(chunk))
+
+
+def _has_more(value: Any, kind: pa.DataType) -> bool:
+    """Whether a dictionary in it has a key that is no field: Arrow would drop its value."""
+    import pyarrow as pa
+
+    if isinstance(kind, pa.StructType) and isinstance(value, Mapping):
+        fields = {field.name: field.type for field in kind}
+        return any(
+            name not in fields or _has_more(each, fields[name]) for name, each in value.items()
+        )
+    if isinstance(kind, pa.ListType) and value is not None:
+        return any(_has_more(each, kind.value_type) for each in value)
+    return False
 
 
 def _short(row: Any) -> str:
