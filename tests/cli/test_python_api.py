@@ -216,6 +216,19 @@ def test_a_value_that_this_program_cannot_read_is_said_to_be() -> None:
     assert str(newest().results / "0.pkl") in str(told.value)
 
 
+def test_what_is_no_job_and_no_function_is_refused_in_words() -> None:
+    with pytest.raises(howdah.BadInput, match=r"path of a job file, not dict; howdah\.Job\("):
+        howdah.submit({"command": "true"})  # pyright: ignore
+    with pytest.raises(howdah.BadInput, match=r"'train\.py' is no function; for a script"):
+        howdah.run("train.py")  # pyright: ignore
+    with pytest.raises(howdah.BadInput, match=r"write roles=\{'worker': 3\}"):
+        howdah.run(add_rank, roles=3, args=(1,))  # pyright: ignore
+    job = howdah.Job(command="true", roles={"worker": howdah.Role()})
+    for value in (0.1, "0.1"):
+        with pytest.raises(howdah.BadInput, match=r"lr: .* is one value; write a list"):
+            howdah.sweep(job, {"lr": value})  # pyright: ignore
+
+
 def test_a_function_that_cannot_be_sent_is_refused_in_words(home: Path) -> None:
     lock = threading.Lock()
     with pytest.raises(howdah.BadInput, match="cannot be sent to the job's processes"):

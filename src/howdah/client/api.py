@@ -274,8 +274,13 @@ def as_loaded(job: Job | str | os.PathLike[str], overrides: Sequence[str] = ()) 
     """The job, checked as a job file is, with its source folder found.
 
     Raises:
+        BadInput: it is no job, and names none.
         JobFileError: all problems at once.
     """
     if isinstance(job, Job):
         return load_object(job, overrides)
+    if not isinstance(job, str | os.PathLike):
+        raise BadInput(
+            f"a job is a howdah.Job or the path of a job file, not {type(job).__name__}; howdah.Job(**fields) makes one"
+        )
     return load_file(job, overrides)

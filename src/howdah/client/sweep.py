@@ -418,8 +418,13 @@ def written(parameters: Mapping[str, Sequence[Any]]) -> list[str]:
     """Lists of values as ``--set`` has them.
 
     Raises:
-        BadInput: a value is nothing that a job file can say on one line.
+        BadInput: a value is nothing that a job file can say on one line, or is no list of values.
     """
+    for key, found in parameters.items():
+        if isinstance(found, str) or not isinstance(found, Iterable):
+            raise BadInput(
+                f"{key}: {found!r} is one value; write a list: {{{key!r}: [{found!r}, …]}}"
+            )
     return [
         f"{key}={','.join(_text(key, each) for each in found)}" for key, found in parameters.items()
     ]

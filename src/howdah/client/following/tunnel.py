@@ -109,7 +109,10 @@ async def wait_for_page(directory: JobDirectory, task: Task, pause_s: float = 0.
 async def _open(remote: Remote, task: Task | None) -> tuple[Channel, str]:
     channel = await remote.open()
     if channel is None:
-        raise Refused(f"{remote.directory.job_id} has ended")
+        job_id = remote.directory.job_id
+        raise Refused(
+            f"{job_id} has ended, and its pages with it; `howdah page {job_id}` shows what is kept"
+        )
     try:
         channel.send(OpenTunnel(task=task))
         answer = await channel.receive(ANSWER_S)

@@ -71,8 +71,14 @@ class FunctionJob:
         """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`.
 
         Raises:
-            BadInput: the function or its arguments cannot be pickled.
+            BadInput: the function or its arguments cannot be pickled, or are none.
         """
+        if not callable(function):
+            raise BadInput(
+                f"{function!r} is no function; for a script write a howdah.Job with it as the command, and submit that"
+            )
+        if roles is not None and not isinstance(roles, Mapping):
+            raise BadInput(f"roles: {roles!r} names no roles; write roles={{'worker': {roles!r}}}")
         self._call = _pickled(function, tuple(args), dict(kwargs or {}))
         self.job: Job = Job(
             name=fields.pop("name", None) or job_name(function),
