@@ -511,6 +511,34 @@ def test_a_job_of_which_hdfs_does_not_tell_at_all_is_named_and_prune_fails(
     assert main(["prune", "--older-than", "3000d"]) == 0, "it was submitted later than that"
 
 
+def test_a_job_of_which_neither_service_tells_may_have_ended(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def silent(*_: object) -> None:
+        raise ConnectFailed("the ResourceManager's port is closed")
+
+    def refuse(place: str, **_: object) -> bool:
+        raise NoNameNode("no active NameNode answers")
+
+    job_id = make_trained()
+    move(hdfs)
+    (directory,) = registry.own_jobs_at(STORE, print)
+    meta = msgspec.structs.replace(
+        directory.meta(), application_id="application_1795278334659_0016"
+    )
+    directory.write_meta(meta)
+    monkeypatch.setattr(ResourceManager, "application_report", silent)
+    for name in ("exists", "stat", "list", "read"):
+        monkeypatch.setattr(hdfs, name, refuse)
+    assert main(["status", job_id]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "it may have ended: the ResourceManager does not answer" in told
+    assert f"{STORE}/ada/{job_id} cannot be read: no active NameNode answers" in told
+
+
 def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_removed(
     home: Path,  # noqa: F811
     hdfs: FolderHdfs,

@@ -69,6 +69,8 @@ class YarnSite:
         """The ResourceManager does not know the application."""
         self._silent = ""
         """Why the ResourceManager did not answer."""
+        self._unread = ""
+        """Why HDFS did not tell whether the job has ended."""
         self._waits_since: float | None = None
         """When the job was first found to wait for its master, on the monotonic clock."""
 
@@ -103,9 +105,11 @@ class YarnSite:
         over = report if report is not None and _state(report) in OVER else None
         try:
             final = self._brought()
+            self._unread = ""
             return self._write_end(over) if final is None and over is not None else final
         except OSError as error:
             if over is None:
+                self._unread = f", and {self._url} cannot be read: {error}"
                 return None
             # What cannot be read may be there, and say otherwise than YARN does.
             raise self._not_brought(error) from error
@@ -128,12 +132,11 @@ class YarnSite:
         """See `howdah.backends.base.Site.waiting`. A job that has waited for its master longer than
         ``master.startup`` is ended: before there is a master, whoever looks is all it has."""
         report = self._look()
+        if report is None and self._unknown:
+            return submitter_liveness.under_way(self._directory.meta())
         if report is None:
-            return (
-                submitter_liveness.under_way(self._directory.meta())
-                if self._unknown
-                else self._silent
-            )
+            doubt = "it may have ended: " if self._unread else ""
+            return f"{doubt}{self._silent}{self._unread}"
         if late := self._late(report):
             self.end(late)
             return late
