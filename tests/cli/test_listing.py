@@ -30,6 +30,7 @@ def test_jobs_are_listed_by_tag_name_user_and_time(
     assert names("--user", "somebody-else") == set()
     assert names("--since", "2999-01-01") == set()
     assert howdah("list", "--tag", "day").text.startswith("There are no such jobs in")
+    assert "Did you mean 'yarn'?" in howdah("list", "--backend", "yarm", code=2).told
     held = {
         row["group"]: row for row in json.loads(howdah("history", "--by", "tag", "--json").text)
     }

@@ -66,9 +66,11 @@ def command(
     With --json: a list of status documents.
     """
     from howdah.backends import registry
+    from howdah.client.errors import BadInput
     from howdah.client.lookup.find import base as base_of
     from howdah.client.lookup.find import ids_at
     from howdah.client.lookup.listing import JobFilter, views
+    from howdah.plugins import not_known
 
     base = base_of(store)
     there = ids_at(store, say_left_out)
@@ -94,6 +96,8 @@ def command(
         echo_json(found)
     elif found:
         echo("\n".join(_table(found)))
+    elif backend is not None and (known := registry.unknown(backend)):
+        raise BadInput(f"There is no backend {not_known(backend, known)}")
     else:
         such = "such " if filtered else ""
         echo(
