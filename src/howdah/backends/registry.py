@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     here: bool = False
     """Its containers are on the submitter's machine: they can write what can be written here."""
     elsewhere: str | None = None
-    """Module with ``find``, ``jobs``, ``last`` and ``end``, for jobs that another machine has submitted."""
+    """Module with ``find``, ``jobs``, ``ids``, ``last`` and ``end``, for jobs that another machine has submitted."""
     doctor: str | None = None
     """What yields findings about its cluster, for ``howdah doctor``."""
     configured_by: str = ""
@@ -209,6 +209,15 @@ def own_jobs_at(url: str, left_out: Callable[[str], None]) -> list[JobDirectory]
         BackendError: no backend keeps jobs there, or its cluster cannot be asked.
     """
     return _cluster_jobs().jobs(url, sys.maxsize, left_out)
+
+
+def own_job_ids_at(url: str) -> list[str]:
+    """Ids of the user's own jobs below that URL, newest first. Nothing is copied.
+
+    Raises:
+        BackendError: no backend keeps jobs there, or its cluster cannot be asked.
+    """
+    return _cluster_jobs().ids(url)
 
 
 def own_last_job_at(url: str) -> JobDirectory | None:

@@ -266,18 +266,19 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def _jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """What jobs are called that begins so: ids, newest first, names, and the newest one."""
-    from howdah.client.lookup.find import LAST, base
-    from howdah.storage.jobdir import StorageError, list_jobs, name_of
+    from howdah.backends.base import BackendError
+    from howdah.client.lookup.find import LAST, ids
+    from howdah.storage.jobdir import StorageError, name_of
 
     try:
-        ids = [each.job_id for each in list_jobs(base(ctx.params.get("store")))]
-    except (StorageError, OSError):
+        found = ids(ctx.params.get("store"))
+    except (StorageError, BackendError, OSError):
         return []
-    matching = [each for each in ids if each.startswith(incomplete)][:OFFERED]
+    matching = [each for each in found if each.startswith(incomplete)][:OFFERED]
     names = dict.fromkeys(
         name for each in matching if (name := name_of(each)).startswith(incomplete)
     )
-    last = [LAST] if ids and LAST.startswith(incomplete) else []
+    last = [LAST] if found and LAST.startswith(incomplete) else []
     return [*last, *names, *matching]
 
 

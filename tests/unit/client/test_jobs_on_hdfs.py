@@ -13,13 +13,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.shell_completion import ShellComplete
 
 import howdah.aio
 from howdah.backends import registry
 from howdah.backends.yarn.access import Access
 from howdah.backends.yarn.client import application
 from howdah.cli import leaving
-from howdah.cli.main import main
+from howdah.cli.main import cli, main
 from howdah.client.errors import ExitCode
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup import find, listing
@@ -184,6 +185,24 @@ def test_a_name_means_a_job_below_the_url_and_none_of_this_machine(
         here.job_id,
         "trained-20261126-000000-k3f9",
     }
+
+
+def test_a_shell_is_offered_the_jobs_below_the_url(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+) -> None:
+    there = make_trained()
+    move(hdfs)
+    forget(home)
+    here = make_trained()
+    shell = ShellComplete(cli, {}, "howdah", "_HOWDAH_COMPLETE")
+
+    def offered(*words: str) -> set[str]:
+        return {each.value for each in shell.get_completions(["status", *words], "trained")}
+
+    assert offered("--store", STORE) == {"trained", there}
+    assert offered() == {"trained", here}
+    assert [each.job_id for each in list_jobs(base_folder())] == [here], "nothing was copied"
 
 
 def test_several_jobs_below_an_url_are_named_where_one_is_wanted(

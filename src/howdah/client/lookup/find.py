@@ -36,6 +36,18 @@ def ids_at(store: str | None, left_out: Callable[[str], None]) -> frozenset[str]
     return frozenset(each.job_id for each in registry.own_jobs_at(store, left_out))
 
 
+def ids(store: str | None) -> list[str]:
+    """Ids of the user's jobs in that folder or at that URL, newest first. Nothing is copied.
+
+    Raises:
+        StorageError: there are no jobs of the user's.
+        BackendError: the cluster cannot be asked.
+    """
+    if store is not None and _is_elsewhere(store):
+        return registry.own_job_ids_at(store)
+    return [each.job_id for each in jobdir.list_jobs(base(store))]
+
+
 def _is_elsewhere(store: str | None) -> bool:
     return store is not None and store.startswith(("hdfs://", "viewfs://"))
 

@@ -118,6 +118,15 @@ def jobs(
     return found
 
 
+def ids(store: str, env: Mapping[str, str] = os.environ) -> list[str]:
+    """Ids of the user's jobs there, newest first. Nothing is copied.
+
+    Raises:
+        BackendError: the cluster cannot be asked.
+    """
+    return sorted(_in_store(shared(None, env), store, env), key=order, reverse=True)
+
+
 def last(store: str | None, env: Mapping[str, str] = os.environ) -> JobDirectory | None:
     """The user's job on the cluster that was submitted last, with a directory here; None if there are none.
 
