@@ -299,6 +299,20 @@ def test_a_master_whose_containers_do_not_come_says_why(yarn: Yarn) -> None:
     assert job.wait().outcome == "succeeded"
 
 
+def test_a_damaged_copy_of_a_job_is_brought_anew(yarn: Yarn) -> None:
+    """By whichever document of this machine's copy: HDFS has them all."""
+    job = yarn.submit(SHORT)
+    job.wait()
+    commands = (("status", job.job_id, "--json"), ("events", job.job_id, "--json"))
+    told = [howdah(*command).out for command in commands]
+    for name in ("meta.json", "job.json", "final.json"):
+        file = job.directory.path / name
+        whole = file.read_bytes()
+        for damaged in (b"", whole[: len(whole) // 2], b"\0" * len(whole)):
+            file.write_bytes(damaged)
+            assert [howdah(*command).out for command in commands] == told, name
+
+
 # -- ends without a word of the master -----------------------------------------------------------
 
 

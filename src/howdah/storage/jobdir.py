@@ -219,6 +219,17 @@ class JobDirectory:
         """
         return self._read(layout.META, JobMeta)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether what was known at submission, and of the end if it has ended, can be read."""
+        try:
+            self.meta()
+            self.job()
+            self.final()
+        except StorageError:
+            return False
+        return True
+
     def submitted(self) -> float:
         """When, in seconds since the epoch; 0 where its documents are missing or damaged."""
         try:

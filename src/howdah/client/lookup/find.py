@@ -95,7 +95,8 @@ def _one(wanted: str, store: str | None = None) -> JobDirectory:
             )
         return found
     try:
-        return jobdir.find(base(store), wanted)
+        found = jobdir.find(base(store), wanted)
+        return found if found.is_whole else _anew(found, store)
     except NoSuchJob as error:
         if error.several:
             raise
@@ -108,6 +109,14 @@ def _one(wanted: str, store: str | None = None) -> JobDirectory:
         if found is None:
             raise
         return found
+
+
+def _anew(damaged: JobDirectory, store: str | None) -> JobDirectory:
+    """The job, copied from its cluster once more if it is there; else as it is, for who reads it to name the file."""
+    try:
+        return registry.find(damaged.job_id, store) or damaged
+    except (BackendError, NoSuchJob):
+        return damaged
 
 
 def last(store: str | None = None) -> JobDirectory:

@@ -173,7 +173,8 @@ def _same_second(job_id: str, other: str) -> bool:
 
 
 def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
-    """The local copy of the job directory at that URL; made if there is none. ``called`` is its application.
+    """The local copy of the job directory at that URL; made if there is none, or if it is damaged. ``called`` is
+    its application.
 
     Raises:
         OnlyOwners: it is another user's, and closed to us.
@@ -184,8 +185,8 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
     local = Path(base_folder(None)) / url.rstrip("/").rpartition("/")[2]
     directory = JobDirectory(local)
     jobdir.check_folder_of_jobs(local.parent)
-    if (local / layout.META).exists():
-        return jobdir.own(directory)
+    if (local / layout.META).exists() and jobdir.own(directory).is_whole:
+        return directory
     try:
         hdfs = access.hdfs(url)
         owner = hdfs.stat(url).owner
@@ -197,6 +198,7 @@ def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
         # Who asks for the end is given the whole story with it (`YarnSite.final`).
         Mirror(url, local, hdfs).fetch(but=(layout.META, layout.FINAL))
         meta = document_decoder(JobMeta)(hdfs.read(f"{url}/{layout.META}"))
+        (local / layout.FINAL).unlink(missing_ok=True)  # a damaged one
     except NotFound as error:
         raise NoSuchJob(f"There is no job directory at {url}") from error
     except NoPermission as error:
