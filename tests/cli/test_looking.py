@@ -348,6 +348,9 @@ def test_an_editor_finds_the_schema_that_a_new_job_file_names(tmp_path: Path) ->
     named, hint = text.splitlines()[:2]
     assert named == "#:schema ./job-file.schema.json"  # Taplo reads no other line than the first
     assert hint.endswith("howdah schema > job-file.schema.json")
+    tony = tmp_path / "tony.xml"
+    tony.write_text("<configuration/>")
+    assert howdah("init", "-", "--from-tony", str(tony)).text.startswith(named)
     schema = json.loads(howdah("schema").text)
     job = tomllib.loads(text)
     jsonschema.validate(job, schema)

@@ -52,6 +52,8 @@ def init_command(
     """
     import json
 
+    from howdah.spec.templates import SCHEMA
+
     options = tony.taken(of_tony)
     if from_tony is None and (used := tony.used(options)):
         raise click.UsageError(
@@ -61,7 +63,7 @@ def init_command(
         if ctx.get_parameter_source("framework") is not ParameterSource.DEFAULT:
             raise click.UsageError("--framework does not go with --from-tony, which has one", ctx)
         here = Path.cwd() if str(path) == "-" else path.parent
-        text = tony.job_file(from_tony, options, here)
+        text = SCHEMA + tony.job_file(from_tony, options, here)
     else:
         text = _template(framework)
     if str(path) == "-":

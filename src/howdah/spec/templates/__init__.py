@@ -20,11 +20,12 @@ NAMES = (
     "command",
 )
 
-_SCHEMA = """\
+SCHEMA = """\
 #:schema ./job-file.schema.json
 # Editors complete and check this file once that is there: howdah schema > job-file.schema.json
 
 """
+"""What a TOML job file begins with, for editors."""
 
 _HEADER = re.compile(r"^(?:# )?(\[[a-z.-]+\])", re.MULTILINE)
 _COMMAND = re.compile(r"^command = .*\n", re.MULTILINE)
@@ -44,7 +45,7 @@ def template(framework: str) -> str:
     there = _HEADER.findall(text)
     blocks = _read("options").split("\n\n")
     options = [block for block in blocks if not {*_HEADER.findall(block)} & {*there}]
-    return _SCHEMA + "\n".join([text, "\n\n".join(options).rstrip(), ""])
+    return SCHEMA + "\n".join([text, "\n\n".join(options).rstrip(), ""])
 
 
 def _read(name: str) -> str:
