@@ -55,7 +55,9 @@ class _Answers(RpcClient):
     def __init__(self) -> None:
         super().__init__([Address("127.0.0.1", 1)], "protocol", "user")
 
-    async def _try(self, call: Call, deadline: float, try_timeout_s: float | None) -> bytes:
+    async def _try(
+        self, call: Call, deadline: float, try_timeout_s: float | None, parts: int = 1
+    ) -> bytes:
         return self.data
 
 
