@@ -67,7 +67,7 @@ def _records(
     # the frames, last of all.
     lengths = sizes.astype("<u8")
     data = sink.octets[: begins[-1]].tobytes()
-    sink.half_words(starts + sizes, checksum.of_pieces(data, starts, sizes))
+    sink.half_words(starts + sizes, checksum.of_pieces(checksum.cut(data, starts, sizes)))
     sink.words(begins[:-1], lengths)
     sink.half_words(begins[:-1] + 8, checksum.of_lengths(lengths))
     return sink.octets[: begins[-1]].tobytes()

@@ -27,6 +27,7 @@ PADDING = bytes(16)
 
 _LARGEST = 2**31 - 2**20
 _LENGTH = struct.Struct("<Q")
+_HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
 _FIRST_LOOK = 32
 
 
@@ -59,7 +60,7 @@ class RecordBlock:
 
     def payloads(self) -> list[bytes]:
         """Copies of all records."""
-        return list(checksum.cut(self.data, self.starts, self.lengths))
+        return checksum.cut(self.data, self.starts, self.lengths)
 
     def cut(self, begin: int, end: int) -> RecordBlock:
         """Some of the records, over the same data."""
@@ -103,28 +104,19 @@ def blocks(
 
 def frame(payloads: list[bytes]) -> bytes:
     """Those records as they stand in a file."""
-    lengths = np.fromiter(map(len, payloads), dtype=np.int64, count=len(payloads))
-    heads = checksum.of_lengths(lengths.astype("<u8")).astype("<u4").tobytes()
-    from google_crc32c import value
-
-    sums = np.fromiter(map(value, payloads), dtype=np.uint32, count=len(payloads))
-    feet = checksum.mask(sums).astype("<u4").tobytes()
+    lengths = np.fromiter(map(len, payloads), dtype="<u8", count=len(payloads))
+    heads = checksum.of_lengths(lengths)
+    feet = checksum.of_pieces(payloads)
     parts: list[bytes] = []
-    for at, payload in enumerate(payloads):
-        parts += [
-            _LENGTH.pack(len(payload)),
-            heads[4 * at : 4 * at + 4],
-            payload,
-            feet[4 * at : 4 * at + 4],
-        ]
+    for payload, head, foot in zip(payloads, heads.tolist(), feet.tolist()):
+        parts += [_HEAD.pack(len(payload), head), payload, _FOOT.pack(foot)]
     return b"".join(parts)
 
 
 def head_is_right(data: bytes, at: int) -> bool:
     """Whether the length at that place has its checksum behind it."""
-    length = np.frombuffer(data, "<u8", 1, at)
-    told = int(np.frombuffer(data, "<u4", 1, at + 8)[0])
-    return told == int(checksum.of_lengths(length)[0])
+    length, told = _HEAD.unpack_from(data, at)
+    return told == int(checksum.of_lengths([length])[0])
 
 
 # -- inside ------------------------------------------------------------------------------------
@@ -209,15 +201,13 @@ def _words(data: bytes) -> Any:
 def _verify(block: RecordBlock) -> None:
     data, frames = block.data, block.starts - HEAD_BYTES
     halves = np.ndarray((len(data) - 3,), "<u4", buffer=data, strides=(1,))
-    wrong = halves[frames + 8] != checksum.of_lengths(block.lengths.astype("<u8"))
+    wrong = halves[frames + 8] != checksum.of_lengths(block.lengths)
     if wrong.any():
         bad = int(np.flatnonzero(wrong)[0])
         if bad:
             _verify(block.cut(0, bad))
         raise _wrong_length(block.first + bad, block.place(bad))
-    wrong = halves[block.starts + block.lengths] != checksum.of_pieces(
-        data, block.starts, block.lengths
-    )
+    wrong = halves[block.starts + block.lengths] != checksum.of_pieces(block.payloads())
     if wrong.any():
         bad = int(np.flatnonzero(wrong)[0])
         raise CorruptRecord(
