@@ -20,18 +20,15 @@ import shutil
 import tarfile
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from howdah.packing import unpacking
 from howdah.spark.errors import ScoringError
-from howdah.spark.tfrecord.filesystems import qualified
-
-if TYPE_CHECKING:
-    from howdah.storage.hdfs.files import Hdfs
+from howdah.spark.tfrecord.filesystems import LocalFiles, file_system, qualified
 
 _sending = threading.Lock()
 _told: set[tuple[str, str]] = set()
@@ -144,60 +141,21 @@ def _state_of_url(url: str) -> str:
 
 def _listing(url: str) -> dict[str, str]:
     """All files below, relative (empty for the file itself), with something that changes."""
-    from howdah.storage.hdfs import is_hdfs
-
-    if is_hdfs(url):
-        hdfs = _hdfs(url)
-        root = hdfs.path(url)
-        try:
-            found = hdfs.list(url, recursive=True)
-        except FileNotFoundError:
-            return {}
-        return {
-            item.path.removeprefix(root).lstrip("/"): f"{item.size} {item.mtime_ms}"
-            for item in found
-            if not item.is_dir
-        }
-    from fsspec.core import url_to_fs
-
-    fs: Any
-    fs, root = url_to_fs(url)
-    fs.invalidate_cache()
-    root = str(root).rstrip("/")
-    listed: dict[str, Any] = fs.find(root, detail=True)
-    keys = ("size", "etag", "ETag", "mtime", "LastModified", "updated", "generation")
-    return {
-        name.removeprefix(root).lstrip("/"): " ".join(str(info.get(key, "")) for key in keys)
-        for name, info in listed.items()
-    }
+    try:
+        found = file_system(url).files(url)
+    except FileNotFoundError:
+        return {}
+    return {file.path.removeprefix(url).lstrip("/"): f"{file.size} {file.state}" for file in found}
 
 
-def _fetch(url: str, names: Iterable[str], target: Path) -> None:
-    """Those of `_listing` into a folder."""
-    from howdah.storage.hdfs import is_hdfs
-
-    get: Callable[[str, str], object]
-    if is_hdfs(url):
-        hdfs = _hdfs(url)
-        root, get = hdfs.path(url), hdfs.get
-    else:
-        from fsspec.core import url_to_fs
-
-        fs: Any
-        fs, root = url_to_fs(url)
-        get = fs.get_file
-    root = str(root).rstrip("/")
-    for name in names:
-        local = target / (name or posixpath.basename(url.rstrip("/")))
+def _fetch(url: str, target: Path) -> None:
+    """A file, or a folder with all that is in it."""
+    fs = file_system(url)
+    assert not isinstance(fs, LocalFiles)
+    for name in _listing(url):
+        local = target / name
         local.parent.mkdir(parents=True, exist_ok=True)
-        get(f"{root}/{name}".rstrip("/"), str(local))
-
-
-def _hdfs(url: str) -> Hdfs:
-    from howdah.storage.hdfs.files import Hdfs
-    from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
-
-    return Hdfs(url, patience_s=HDFS_PATIENCE_S)
+        fs.get(url, name, local)
 
 
 def _sent(spark: Any, local: Path) -> ModelFiles:
@@ -271,10 +229,7 @@ def _unpacked(files: ModelFiles) -> Path:
                 if files.way is FilesAccess.SENT:
                     unpack(Path(SparkFiles.get(files.path)), temporary)
                 else:
-                    name = posixpath.basename(files.path.rstrip("/"))
-                    listed = _listing(files.path)
-                    single = set(listed) == {""}
-                    _fetch(files.path, listed, temporary if single else temporary / name)
+                    _fetch(files.path, temporary / posixpath.basename(files.path))
                 temporary.rename(target)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)

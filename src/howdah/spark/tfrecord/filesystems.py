@@ -14,7 +14,7 @@ import posixpath
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -22,6 +22,8 @@ from howdah.storage.hdfs import is_hdfs, split
 from howdah.storage.jobdir import user_name
 
 _GLOB = frozenset("*?[")
+_STATE = ("etag", "ETag", "mtime", "LastModified", "updated", "generation")
+"""What fsspec's file systems tell of a file that changes with it."""
 
 
 class File(msgspec.Struct, frozen=True):
@@ -29,64 +31,23 @@ class File(msgspec.Struct, frozen=True):
 
     path: str
     size: int
+    state: str = ""
+    """Changes with what is in it, at a URL."""
 
 
-class FileSystem(Protocol):
-    """Calls block and raise `OSError`, or what fsspec raises. Paths are URLs of this file system."""
+def file_system(path: str, known: dict[str, FileSystem] | None = None) -> FileSystem:
+    """What a path or URL is on.
 
-    def files(self, path: str) -> list[File]:
-        """All files below a folder; of a file itself.
-
-        Raises:
-            FileNotFoundError: there is nothing.
-        """
-        ...
-
-    def read(self, path: str) -> Any:
-        """An open file with ``read(size)`` and ``close()``."""
-        ...
-
-    def create(self, path: str) -> Any:
-        """A new file with ``write(bytes)`` and ``close()``; folders above are made."""
-        ...
-
-    def rename(self, source: str, target: str) -> None:
-        """Folders above the target are made."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """With all below; nothing there is no error."""
-        ...
-
-    def children(self, path: str) -> list[str]:
-        """Files and folders in a folder; none if it is not there."""
-        ...
-
-
-def file_system(path: str) -> FileSystem:
-    """What a path or URL is on."""
-    if is_hdfs(path):
-        return HdfsFiles(path)
-    if "://" in path:
-        return UrlFiles(path)
-    return LocalFiles()
-
-
-class FileSystems:
-    """What paths are on, with one connection to each HDFS. For the time of a task, no longer: a
-    process that lives on may have other tokens for its next one."""
-
-    def __init__(self) -> None:
-        self._hdfs: dict[str, FileSystem] = {}
-
-    def of(self, path: str) -> FileSystem:
-        """As `file_system`."""
-        if not is_hdfs(path):
-            return file_system(path)
-        name = split(path)[0]
-        if name not in self._hdfs:
-            self._hdfs[name] = file_system(path)
-        return self._hdfs[name]
+    Args:
+        known: connections to HDFS, by name: one that is missing is added. For the time of a task, no
+            longer: a process that lives on may have other tokens for its next one.
+    """
+    if not is_hdfs(path):
+        return UrlFiles(path) if "://" in path else LocalFiles()
+    name, known = split(path)[0], {} if known is None else known
+    if name not in known:
+        known[name] = HdfsFiles(path)
+    return known[name]
 
 
 def qualified(path: str, default_fs: str = "") -> str:
@@ -181,9 +142,15 @@ def _below(given: str, root: str, path: str) -> str:
 
 
 class LocalFiles:
-    """Folders that driver and executors see under the same path."""
+    """Folders that driver and executors see under the same path. All methods block and raise `OSError`;
+    those of other file systems do the same, and may raise what fsspec raises."""
 
     def files(self, path: str) -> list[File]:
+        """All files below a folder; of a file itself.
+
+        Raises:
+            FileNotFoundError: there is nothing.
+        """
         if os.path.isfile(path):
             return [File(path, Path(path).stat().st_size)]
         if not os.path.isdir(path):
@@ -196,23 +163,28 @@ class LocalFiles:
         return found
 
     def read(self, path: str) -> Any:
+        """An open file with ``read(size)`` and ``close()``."""
         return open(path, "rb", buffering=0)
 
     def create(self, path: str) -> Any:
+        """A new file with ``write(bytes)`` and ``close()``; folders above are made."""
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         return open(path, "xb", buffering=0)
 
     def rename(self, source: str, target: str) -> None:
+        """Folders above the target are made."""
         Path(target).parent.mkdir(parents=True, exist_ok=True)
         Path(source).replace(target)
 
     def remove(self, path: str) -> None:
+        """With all below; nothing there is no error."""
         if os.path.isdir(path) and not Path(path).is_symlink():
             shutil.rmtree(path)
         else:
             Path(path).unlink(missing_ok=True)
 
     def children(self, path: str) -> list[str]:
+        """Files and folders in a folder; none if it is not there."""
         try:
             return sorted(str(each) for each in Path(path).iterdir())
         except FileNotFoundError:
@@ -231,8 +203,15 @@ class HdfsFiles:
     def files(self, path: str) -> list[File]:
         root = self._hdfs.path(path)
         found = self._hdfs.list(path, recursive=True)
-        files = [each for each in found if not each.is_dir]
-        return [File(_below(path, root, each.path), each.size) for each in files]
+        return [
+            File(_below(path, root, each.path), each.size, str(each.mtime_ms))
+            for each in found
+            if not each.is_dir
+        ]
+
+    def get(self, folder: str, name: str, target: Path) -> None:
+        """Copy a file of that folder (or of that path, if ``name`` is empty) to this machine."""
+        self._hdfs.get(f"{self._hdfs.path(folder)}/{name}".rstrip("/"), str(target))
 
     def read(self, path: str) -> Any:
         return _HdfsReader(self._hdfs, path)
@@ -287,7 +266,15 @@ class UrlFiles:
             raise FileNotFoundError(f"there is no {path}")
         root = self._fs._strip_protocol(path)
         found = self._fs.find(path, detail=True)
-        return [File(_below(path, root, name), at["size"]) for name, at in found.items()]
+        return [
+            File(_below(path, root, name), at["size"], " ".join(str(at.get(k, "")) for k in _STATE))
+            for name, at in found.items()
+        ]
+
+    def get(self, folder: str, name: str, target: Path) -> None:
+        """See `HdfsFiles.get`."""
+        root = self._fs._strip_protocol(folder)
+        self._fs.get_file(f"{root}/{name}".rstrip("/"), str(target))
 
     def read(self, path: str) -> Any:
         return self._fs.open(path, "rb")
@@ -312,6 +299,10 @@ class UrlFiles:
             return []
         root = self._fs._strip_protocol(path)
         return [_below(path, root, each.rstrip("/")) for each in found]
+
+
+FileSystem = LocalFiles | HdfsFiles | UrlFiles
+"""Paths are URLs of the file system."""
 
 
 class Rewound:

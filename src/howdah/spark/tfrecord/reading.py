@@ -99,7 +99,7 @@ def inferred(found: Sequence[RecordFile], options: TFRecordOptions) -> list[Infe
     chosen = [full[at * len(full) // count] for at in range(count)]
 
     def sample() -> Iterator[RecordBlock]:
-        places = filesystems.FileSystems()
+        places: dict[str, filesystems.FileSystem] = {}
         for piece in chosen:
             left = options.sample_records
             for block in _blocks(piece, places, options, _SAMPLE_BLOCK_BYTES):
@@ -126,7 +126,7 @@ def rows(split: Split, schema: pa.Schema, options: TFRecordOptions) -> Iterator[
     fields = [field for field in schema if field.name not in of_folders]
     features = pa.schema(fields)
     wanted = columns(fields, options.record_type)
-    places = filesystems.FileSystems()
+    places: dict[str, filesystems.FileSystem] = {}
     for piece in split.pieces:
         values = dict(piece.values)
         for block in _blocks(piece, places, options, BLOCK_BYTES):
@@ -147,9 +147,12 @@ def rows(split: Split, schema: pa.Schema, options: TFRecordOptions) -> Iterator[
 
 
 def _blocks(
-    piece: RecordFile, places: filesystems.FileSystems, options: TFRecordOptions, block_bytes: int
+    piece: RecordFile,
+    places: dict[str, filesystems.FileSystem],
+    options: TFRecordOptions,
+    block_bytes: int,
 ) -> Iterator[RecordBlock]:
-    source: Any = places.of(piece.path).read(piece.path)
+    source: Any = filesystems.file_system(piece.path, places).read(piece.path)
     try:
         head = source.read(block_bytes)
         stream: Any = filesystems.Rewound(head, source)
