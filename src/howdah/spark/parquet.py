@@ -30,6 +30,7 @@ import pyarrow.dataset as arrow
 from howdah import task
 from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.adapters.batching import Batch, Batching, BatchSource
 from howdah.spark.feed.adapters.loaders import Loaders
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.iceberg import DataFile, IcebergScan, is_iceberg
@@ -146,22 +147,11 @@ class ParquetFeed(Loaders):
                 yield FileEpoch(self, begun, left)
             begun = self.ended(begun)
 
-    def batches(
-        self,
-        size: int,
-        columns: Sequence[str] | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-    ) -> Iterator[dict[str, Any]]:
-        """Batches of all epochs; none crosses an epoch's end. Leaving it and beginning anew goes on with
-        the next row. Arguments as those of `howdah.spark.feed.feed.Feed.batches`."""
+    def iterate(self, asked: Batching) -> Iterator[Batch]:
         for epoch in self:
-            yield from epoch.batches(size, columns, shapes, drop_last)
+            yield from epoch.iterate(asked)
 
-    def sample(
-        self, columns: Sequence[str] | None = None, shapes: Shapes | None = None
-    ) -> dict[str, Any]:
-        """Some rows, of those that all ranks have."""
+    def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
         convert = Converter(self.name, columns, shapes)
         return convert.convert(self._read(0).slice(0, 64))
 
@@ -170,20 +160,11 @@ class ParquetFeed(Loaders):
         self._behind[-1] = msgspec.structs.replace(begun, epoch=begun.epoch + 1, taken=())
         return self._behind[-1]
 
-    def iterate(
-        self,
-        begun: FilePosition,
-        left: list[Segment],
-        size: int,
-        columns: Sequence[str] | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-    ) -> Iterator[dict[str, Any]]:
+    def read(self, begun: FilePosition, left: list[Segment], asked: Batching) -> Iterator[Batch]:
         """Batches of these rows of an epoch."""
-        if size < 1:
-            raise ValueError(f"A batch has at least one row, not {size}")
+        size = asked.size
         handed, parts, waiting = 0, [], 0
-        for piece in self._pieces(begun.epoch, left, Converter(self.name, columns, shapes)):
+        for piece in self._pieces(begun.epoch, left, asked.convert):
             at, end = 0, length(piece)
             while at < end:
                 stop = min(end, at + size - waiting)
@@ -195,7 +176,7 @@ class ParquetFeed(Loaders):
                     self._handed(begun, handed)
                     yield concatenated(parts)
                     parts, waiting = [], 0
-        if waiting and not drop_last:
+        if waiting and not asked.drop_last:
             self._handed(begun, handed + waiting)
             yield concatenated(parts)
 
@@ -250,19 +231,11 @@ class ParquetFeed(Loaders):
 
     # -- frameworks ------------------------------------------------------------------------------
 
-    def passes(
-        self,
-        size: int,
-        columns: Sequence[str] | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        per_epoch: bool,
-    ) -> Iterator[dict[str, Any]]:
-        """One pass: the next epoch, or everything."""
+    def passes(self, asked: Batching, per_epoch: bool) -> Iterator[Batch]:
         for epoch in self:
-            if drop_last and epoch.begun.taken and epoch.num_rows < size:
+            if asked.drop_last and epoch.begun.taken and epoch.num_rows < asked.size:
                 continue  # all batches but no end of it were asked for, by who knows the length
-            yield from epoch.batches(size, columns, shapes, drop_last)
+            yield from epoch.iterate(asked)
             if per_epoch:
                 self.ended(epoch.begun)
                 return
@@ -288,9 +261,7 @@ class ParquetFeed(Loaders):
     def _share(self, left: list[Segment]) -> list[Segment]:
         return share(left, self.rank, self.world_size, self._align)
 
-    def _pieces(
-        self, epoch: int, left: list[Segment], convert: Converter
-    ) -> Iterator[dict[str, Any]]:
+    def _pieces(self, epoch: int, left: list[Segment], convert: Converter) -> Iterator[Batch]:
         """The rows' arrays, one row group after another; the next one is read meanwhile."""
         order = np.arange(len(self._groups))
         if self._seed is not None:
@@ -332,7 +303,7 @@ class ParquetFeed(Loaders):
         return batches[0]
 
 
-class FileEpoch:
+class FileEpoch(BatchSource):
     """One pass over the files."""
 
     def __init__(self, feed: ParquetFeed, begun: FilePosition, left: list[Segment]) -> None:
@@ -350,15 +321,12 @@ class FileEpoch:
         """Rows of it, of this rank."""
         return _size(self._left)
 
-    def batches(
-        self,
-        size: int,
-        columns: Sequence[str] | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-    ) -> Iterator[dict[str, Any]]:
-        """Its batches; arguments as those of `howdah.spark.feed.feed.Feed.batches`."""
-        return self._feed.iterate(self.begun, self._left, size, columns, shapes, drop_last)
+    @property
+    def name(self) -> str:
+        return self._feed.name
+
+    def iterate(self, asked: Batching) -> Iterator[Batch]:
+        return self._feed.read(self.begun, self._left, asked)
 
 
 # -- who has which rows: pure ----------------------------------------------------------------------

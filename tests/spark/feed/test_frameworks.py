@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.adapters.batching import Batch, Batching, PassSource
+from howdah.spark.feed.arrow.columns import Shapes
 from howdah.spark.feed.messages import Close, Counted, Position
 from tests.spark.feed.rig import Rig
 
@@ -29,6 +32,24 @@ def table(start: int, rows: int) -> pa.RecordBatch:
             "words": pa.array([[1] * (number % 3) for number in numbers], pa.list_(pa.int64())),
         }
     )
+
+
+class _Given(PassSource):
+    """A feed that gives these batches in each pass."""
+
+    name = "train"
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = batches
+
+    def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
+        return self._batches[0]
+
+    def passes(self, asked: Batching, per_epoch: bool) -> Iterator[Batch]:
+        return iter(self._batches)
+
+    def length(self, size: int, drop_last: bool) -> None:
+        return None
 
 
 @pytest.fixture
@@ -262,9 +283,8 @@ def test_keras_knows_the_end_of_an_epoch_beforehand(rig: Rig) -> None:
 def test_integers_that_jax_would_cut_off_are_refused() -> None:
     from howdah.spark.feed.adapters.jax_feeds import JaxBatches
 
-    rest = {"sharding": None, "shuffle_buffer": 0, "seed": 0, "prefetch": 0}
-    passes = iter([{"id": np.array([2**31])}])
-    batches = JaxBatches(lambda *given: passes, 1, None, None, None, False, True, **rest)
+    feed = _Given([{"id": np.array([2**31])}])
+    batches = JaxBatches(feed, 1, None, None, None, False, True, sharding=None)
     with pytest.raises(FeedError, match="column 'id' has numbers beyond 32 bits"):
         list(batches)
 
@@ -324,12 +344,8 @@ def test_large_batches_of_a_tf_dataset_keep_their_rows_wherever_these_lie() -> N
     from howdah.spark.feed.adapters.tensorflow_feeds import dataset
 
     rows = np.arange(3 * 20_000 + 1, dtype=np.float32)[1:].reshape(3, 20_000)
-    made = dataset(
-        "train",
-        lambda *given: {"y": rows[:1]},
-        lambda *given: ({"y": rows[at : at + 1]} for at in range(len(rows))),
-        *(1, "y", None, None, True, True),
-    )
+    feed = _Given([{"y": rows[at : at + 1]} for at in range(len(rows))])
+    made = dataset(feed, 1, "y", None, None, True, True)
     for _ in range(3):
         assert np.array_equal(np.concatenate([batch.numpy() for batch in list(made)]), rows)
         assert np.array_equal(

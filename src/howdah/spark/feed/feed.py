@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.adapters.batching import Batch, Batching, BatchSource
 from howdah.spark.feed.adapters.loaders import Loaders
 from howdah.spark.feed.arrow.answers import record_batch, stream
 from howdah.spark.feed.arrow.columns import Converter, Shapes, concatenated, length, ordered, rows
@@ -19,11 +20,8 @@ from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import Position
 from howdah.spark.feed.state import FeedState
 
-Batch = dict[str, Any]
-"""Column name -> numpy array (a dict of them for a struct); the first dimension is rows."""
 
-
-class Epoch:
+class Epoch(BatchSource):
     """One pass over a run's rows."""
 
     def __init__(self, feed: Feed, key: Key) -> None:
@@ -40,15 +38,12 @@ class Epoch:
         """From 0, of its run."""
         return self._key[1]
 
-    def batches(
-        self,
-        size: int,
-        columns: Sequence[str] | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-    ) -> Iterator[Batch]:
-        """What is left of the epoch; arguments as those of `Feed.batches`."""
-        return self._feed.iterate(size, columns, shapes, drop_last, self._key)
+    @property
+    def name(self) -> str:
+        return self._feed.name
+
+    def iterate(self, asked: Batching) -> Iterator[Batch]:
+        return self._feed.iterate(asked, self._key)
 
 
 class Feed(Loaders):
@@ -73,28 +68,6 @@ class Feed(Loaders):
 
     # -- rows ------------------------------------------------------------------------------------
 
-    def batches(
-        self,
-        size: int,
-        columns: Sequence[str] | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-    ) -> Iterator[Batch]:
-        """Batches of all runs and epochs until the feed is ended; none crosses an epoch's end.
-
-        Leaving it and beginning anew goes on with the next row.
-
-        Args:
-            size: rows of a batch. An epoch's last may have fewer (with ``drop_last`` those are
-                dropped); while rows are scored, also a partition's last.
-            columns: only these.
-            shapes: of one row: ``{"image": (28, 28)}``; None: rows differ.
-
-        Raises:
-            FeedError: Spark's query failed, the driver is gone, or columns do not fit.
-        """
-        return self.iterate(size, columns, shapes, drop_last, None)
-
     def __iter__(self) -> Iterator[Epoch]:
         """The epochs of all runs until the feed is ended; what is left of one is dropped when the
         next is asked for. Ranks that leave an epoch early must all do so."""
@@ -114,20 +87,11 @@ class Feed(Loaders):
         """No more rows are wanted, by any rank: ends the Spark job, and every iteration."""
         self._state.stop()
 
-    def iterate(
-        self,
-        size: int,
-        columns: Sequence[str] | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        only: Key | None,
-    ) -> Iterator[Batch]:
+    def iterate(self, asked: Batching, only: Key | None = None) -> Iterator[Batch]:
         """Batches, of the epoch ``only`` if it is given."""
-        if size < 1:
-            raise ValueError(f"A batch has at least one row, not {size}")
-        state, dispenser = self._state, self._dispenser
-        convert = _Views(Converter(self.name, columns, shapes))
-        while (found := dispenser.next(size, drop_last, only)) is not None:
+        state, dispenser, size = self._state, self._dispenser, asked.size
+        convert = _Views(asked.convert)
+        while (found := dispenser.next(size, asked.drop_last, only)) is not None:
             if isinstance(found, Pieces):
                 yield concatenated([rows(convert(source), *at) for source, *at in found.pieces])
                 continue
@@ -288,24 +252,16 @@ class Feed(Loaders):
 
     # -- frameworks ------------------------------------------------------------------------------
 
-    def passes(
-        self,
-        size: int,
-        columns: Sequence[str] | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        per_epoch: bool,
-    ) -> Iterator[Batch]:
-        """One pass: the next epoch, or everything."""
+    def passes(self, asked: Batching, per_epoch: bool) -> Iterator[Batch]:
         if not per_epoch:
-            yield from self.batches(size, columns, shapes, drop_last)
+            yield from self.iterate(asked)
             return
         key = self._dispenser.next_epoch(None)
         while key is not None:
             done = not self._dispenser.begun(key)
             self._passing = key
             try:
-                for batch in self.iterate(size, columns, shapes, drop_last, key):
+                for batch in self.iterate(asked, key):
                     done = True
                     yield batch
             except GeneratorExit:

@@ -1,17 +1,96 @@
-"""Batches between a feed and a framework: their rows in another order, and drawn ahead. Pure."""
+"""Batches between a feed and a framework: what a feed gives, their rows in another order, and drawn ahead."""
 
 from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from howdah.spark.feed.arrow.columns import Shapes, concatenated, length, ordered, tensors
+from howdah.spark.feed.arrow.columns import (
+    Converter,
+    Shapes,
+    concatenated,
+    length,
+    ordered,
+    tensors,
+)
 
 T = TypeVar("T")
+Batch = dict[str, Any]
+"""Column name -> numpy array (a dict of them for a struct); the first dimension is rows."""
+
+
+class Batching(NamedTuple):
+    """Which batches are asked for."""
+
+    size: int
+    convert: Converter
+    drop_last: bool
+
+
+class BatchSource:
+    """Rows of a feed, which are given in batches."""
+
+    @property
+    def name(self) -> str:
+        """What errors call the feed."""
+        raise NotImplementedError
+
+    def iterate(self, asked: Batching) -> Iterator[Batch]:
+        """All of them; see `batches`."""
+        raise NotImplementedError
+
+    def asked(
+        self, size: int, columns: Sequence[str] | None, shapes: Shapes | None, drop_last: bool
+    ) -> Batching:
+        """The arguments of `batches`.
+
+        Raises:
+            ValueError: a batch has no rows.
+        """
+        if size < 1:
+            raise ValueError(f"A batch has at least one row, not {size}")
+        return Batching(size, Converter(self.name, columns, shapes), drop_last)
+
+    def batches(
+        self,
+        size: int,
+        columns: Sequence[str] | None = None,
+        shapes: Shapes | None = None,
+        drop_last: bool = False,
+    ) -> Iterator[Batch]:
+        """Batches of what is left of an epoch, or, of a feed, of all epochs until it is ended; none
+        crosses an epoch's end. Leaving it and beginning anew goes on with the next row.
+
+        Args:
+            size: rows of a batch. An epoch's last may have fewer (with ``drop_last`` those are
+                dropped); while rows are scored, also a partition's last.
+            columns: only these.
+            shapes: of one row: ``{"image": (28, 28)}``; None: rows differ.
+
+        Raises:
+            FeedError: Spark's query failed, the driver is gone, or columns do not fit.
+        """
+        return self.iterate(self.asked(size, columns, shapes, drop_last))
+
+
+class PassSource(BatchSource):
+    """A feed, whose rows are given in passes: an epoch each, or everything at once."""
+
+    def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
+        """Some rows that will come, whose types are those of all; empty if there are none."""
+        raise NotImplementedError
+
+    def passes(self, asked: Batching, per_epoch: bool) -> Iterator[Batch]:
+        """One pass: the next epoch, or everything."""
+        raise NotImplementedError
+
+    def length(self, size: int, drop_last: bool) -> int | None:
+        """Batches of a pass that is one epoch; None where that is not certain."""
+        raise NotImplementedError
 
 
 class Batches:
@@ -25,7 +104,7 @@ class Batches:
 
     def __init__(
         self,
-        passes: Callable[..., Iterator[Any]],
+        feed: PassSource,
         size: int,
         columns: Sequence[str] | str | None,
         label: str | None,
@@ -33,7 +112,6 @@ class Batches:
         drop_last: bool,
         per_epoch: bool,
         *,
-        length: Callable[[int, bool], int | None] = lambda size, drop_last: None,
         shuffle_buffer: int = 0,
         seed: int = 0,
         prefetch: int = 0,
@@ -41,8 +119,9 @@ class Batches:
         for name, value in (("shuffle_buffer", shuffle_buffer), ("prefetch", prefetch)):
             if value < 0:
                 raise ValueError(f"{name} is {value}; give 0 for none, or more")
-        self._pass = lambda: passes(size, chosen(columns, label), shapes, drop_last, per_epoch)
-        self._length = lambda: length(size, drop_last) if per_epoch else None
+        asked = feed.asked(size, chosen(columns, label), shapes, drop_last)
+        self._pass = lambda: feed.passes(asked, per_epoch)
+        self._length = lambda: feed.length(size, drop_last) if per_epoch else None
         self._size = size
         self._columns = columns
         self._label = label

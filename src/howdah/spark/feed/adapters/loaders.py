@@ -1,39 +1,16 @@
-"""What frameworks take of a feed, or of anything else that gives batches."""
+"""What frameworks take of a feed, or of files that are read like one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from howdah.spark.feed.adapters.batching import PassSource
 from howdah.spark.feed.arrow.columns import Shapes
 
 
-class Loaders:
-    """Datasets and loaders of something that gives batches, one pass over its rows after the other."""
-
-    @property
-    def name(self) -> str:
-        """What errors call it."""
-        raise NotImplementedError
-
-    def sample(self, columns: Sequence[str] | None, shapes: Shapes | None) -> dict[str, Any]:
-        """Some rows, whose types are those of all; empty if there are none."""
-        raise NotImplementedError
-
-    def passes(
-        self,
-        size: int,
-        columns: Sequence[str] | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        per_epoch: bool,
-    ) -> Iterator[dict[str, Any]]:
-        """One pass: the next epoch, or everything."""
-        raise NotImplementedError
-
-    def length(self, size: int, drop_last: bool) -> int | None:
-        """Batches of a pass that is one epoch; None where that is not certain."""
-        raise NotImplementedError
+class Loaders(PassSource):
+    """Datasets and loaders of a feed, one pass over its rows after the other."""
 
     def tf_dataset(
         self,
@@ -50,18 +27,7 @@ class Loaders:
         `torch_loader` is."""
         from howdah.spark.feed.adapters.tensorflow_feeds import dataset
 
-        return dataset(
-            self.name,
-            self.sample,
-            self.passes,
-            size,
-            columns,
-            label,
-            shapes,
-            drop_last,
-            per_epoch,
-            length=self.length,
-        )
+        return dataset(self, size, columns, label, shapes, drop_last, per_epoch)
 
     def torch_loader(
         self,
@@ -101,14 +67,13 @@ class Loaders:
         from howdah.spark.feed.adapters.torch_feeds import loader
 
         return loader(
-            self.passes,
+            self,
             size,
             columns,
             label,
             shapes,
             drop_last,
             per_epoch,
-            length=self.length,
             shuffle_buffer=shuffle_buffer,
             seed=seed,
             collate=collate,
@@ -147,14 +112,13 @@ class Loaders:
         from howdah.spark.feed.adapters.jax_feeds import JaxBatches
 
         return JaxBatches(
-            self.passes,
+            self,
             size,
             columns,
             label,
             shapes,
             drop_last,
             per_epoch,
-            length=self.length,
             sharding=sharding,
             shuffle_buffer=shuffle_buffer,
             seed=seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.adapters.batching import chosen, given
+from howdah.spark.feed.adapters.batching import PassSource, chosen, given
 from howdah.spark.feed.arrow.columns import Shapes, tensors
 from howdah.spark.feed.arrow.ipc import ALIGNMENT
 
@@ -19,17 +19,13 @@ _WORTH_IT = 64 * 1024
 
 
 def dataset(
-    feed: str,
-    sample_of: Callable[..., Any],
-    passes: Callable[..., Iterator[Any]],
+    feed: PassSource,
     size: int,
     columns: Sequence[str] | str | None,
     label: str | None,
     shapes: Shapes | None,
     drop_last: bool,
     per_epoch: bool,
-    *,
-    length: Callable[[int, bool], int | None] = lambda size, drop_last: None,
 ) -> Any:
     """See `howdah.spark.feed.adapters.loaders.Loaders.tf_dataset`. Waits for the first rows, whose shapes it needs.
 
@@ -37,10 +33,10 @@ def dataset(
         FeedError: the feed ended without any rows.
     """
     names = chosen(columns, label)
-    sample = sample_of(names, shapes)
+    sample = feed.sample(names, shapes)
     if not sample:
         raise FeedError(
-            f"The feed {feed!r} ended without any rows: a dataset needs some to know its types"
+            f"The feed {feed.name!r} ended without any rows: a dataset needs some to know its types"
         )
     rows = size if drop_last else None
     # Rows that differ in the sample are taken to differ always: the types of a dataset are fixed.
@@ -51,13 +47,14 @@ def dataset(
         for name, values in sample.items()
     }
 
+    asked = feed.asked(size, names, shapes, drop_last)
     from_lengths: Any = getattr(tf.RaggedTensor, "from_row_lengths")  # noqa: B009 - no type stub
 
     def ready(values: np.ndarray, name: str) -> np.ndarray:
         return _aligned(_whole(values, name))
 
     def batches() -> Iterator[Any]:
-        for batch in passes(size, names, shapes, drop_last, per_epoch):
+        for batch in feed.passes(asked, per_epoch):
             values = {
                 name: _parts(values) if name in ragged else tensors(values, name, ready)
                 for name, values in batch.items()
@@ -88,7 +85,7 @@ def dataset(
     made = made.with_options(options)
 
     def cardinality() -> Any:
-        found = length(size, drop_last) if per_epoch else None
+        found = feed.length(size, drop_last) if per_epoch else None
         return tf.constant(tf.data.UNKNOWN_CARDINALITY if found is None else found, tf.int64)
 
     # Keras asks once for each fit. tf.data's own assert_cardinality is said once, and makes an error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,9 @@ class FeedDataset(Batches, IterableDataset[Any]):
         return _tensor(values, name)
 
 
-def loader(
-    passes: Callable[..., Iterator[Any]], *arguments: Any, pin: bool, device: Any, **more: Any
-) -> DataLoader[Any]:
+def loader(*arguments: Any, pin: bool, device: Any, **more: Any) -> DataLoader[Any]:
     """See `howdah.spark.feed.adapters.loaders.Loaders.torch_loader`."""
-    dataset = FeedDataset(passes, *arguments, pin=pin, device=device, **more)
+    dataset = FeedDataset(*arguments, pin=pin, device=device, **more)
     # Rows come over a connection of this process: workers would share it.
     return DataLoader(dataset, batch_size=None, num_workers=0, pin_memory=pin and device is None)
 
