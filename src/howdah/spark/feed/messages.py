@@ -106,6 +106,34 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Batches of an epoch in each rank, as the driver program says."""
 
 
+class OfRun(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of messages about a run."""
+
+    feed: str
+    run: int
+    """Number of the `Cluster.train` or `inference` call: another run's leftovers are refused."""
+
+
+class OfEpoch(OfRun, frozen=True, kw_only=True):
+    """Base of messages about one of its epochs."""
+
+    epoch: int
+
+
+class OfTask(OfEpoch, frozen=True, kw_only=True):
+    """Base of what a Spark task says of its partition to the controller."""
+
+    partition: int
+    stage: int = 0
+    attempt: int
+    query: int = 0
+    """See `howdah.spark.feed.tasks.feeding.FeedTask`."""
+
+    @property
+    def part(self) -> Part:
+        return self.stage, self.partition
+
+
 # -- data connection ------------------------------------------------------------------------------
 
 
@@ -116,12 +144,9 @@ class TrainerLoad(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     generation: int = 1
 
 
-class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
+class Begin(OfRun, frozen=True, kw_only=True, tag="begin"):
     """First word of a feeder: what comes."""
 
-    feed: str
-    run: int
-    """Number of the `Cluster.train` or `inference` call: another run's leftovers are refused."""
     epoch: int = 0
     partition: int
     stage: int = 0
@@ -169,7 +194,6 @@ class RowsScored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
 
 
 FromTrainer = TrainerLoad | Stop | FeedRefused | Taken | RowsScored
-FromFeeder = Begin
 
 # -- control connection ---------------------------------------------------------------------------
 
@@ -190,12 +214,9 @@ class TrainerHello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """Of these feeds, only those ranks read rows: the program has said so."""
 
 
-class Available(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
+class Available(OfEpoch, frozen=True, kw_only=True, tag="held"):
     """A trainer has rows for so many whole batches of this epoch, handed out or not."""
 
-    feed: str
-    run: int
-    epoch: int
     batches: int
     rows: int
     """Taken of this epoch."""
@@ -203,13 +224,10 @@ class Available(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
     """It knows the epoch's end: ``batches`` (with a last short one, if it gives those) is all."""
 
 
-class HandedOut(msgspec.Struct, frozen=True, kw_only=True, tag="handed-out"):
+class HandedOut(OfEpoch, frozen=True, kw_only=True, tag="handed-out"):
     """Progress: rows the program has been given, of this epoch. Sent now and then, and at its end
     (``done``)."""
 
-    feed: str
-    run: int
-    epoch: int
     rows: int
     batches: int
     done: bool = False
@@ -217,11 +235,8 @@ class HandedOut(msgspec.Struct, frozen=True, kw_only=True, tag="handed-out"):
     """Rows it has taken and will not hand out: known once it takes no more of the epoch."""
 
 
-class Counted(msgspec.Struct, frozen=True, kw_only=True, tag="counted"):
+class Counted(OfRun, frozen=True, kw_only=True, tag="counted"):
     """The run is over here, and all of its rows have been told by `HandedOut`."""
-
-    feed: str
-    run: int
 
 
 class Enough(msgspec.Struct, frozen=True, kw_only=True, tag="enough"):
@@ -246,12 +261,9 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     trace: str
 
 
-class OffsetReply(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
+class OffsetReply(OfEpoch, frozen=True, kw_only=True, tag="kept"):
     """Answer to `OffsetQuery`."""
 
-    feed: str
-    run: int
-    epoch: int
     partition: int
     upto: int
     """Offset after the last row taken by this trainer; -1 if it has none of this partition."""
@@ -283,31 +295,21 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """How often executors had to compute and keep its rows, so that these stay in their order."""
 
 
-class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):
+class EpochFed(OfEpoch, frozen=True, kw_only=True, tag="epoch-fed"):
     """All rows of the epoch are at the trainers."""
 
-    feed: str
-    run: int
-    epoch: int
 
-
-class Credit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):
+class Credit(OfEpoch, frozen=True, kw_only=True, tag="permit"):
     """Every rank can have so many batches of this epoch: up to there they may be handed out."""
 
-    feed: str
-    run: int
-    epoch: int
     batches: int
     final: bool = False
     """There will be no more: the epoch ends after them."""
 
 
-class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
+class OffsetQuery(OfEpoch, frozen=True, kw_only=True, tag="how-far"):
     """Close the connection of that partition, if one is open, and say what you have of it."""
 
-    feed: str
-    run: int
-    epoch: int
     partition: int
     attempt: int
     """Who asks: from now on earlier ones are not let in."""
@@ -324,11 +326,9 @@ class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
     end: bool = False
 
 
-class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
+class Abort(OfRun, frozen=True, kw_only=True, tag="abort"):
     """The run has failed on Spark's side: raise `howdah.spark.FeedError` in the program."""
 
-    feed: str
-    run: int
     error: str
 
 
@@ -352,19 +352,11 @@ ToTrainer = Open | EpochFed | Credit | OffsetQuery | Close | Abort | Heard
 # -- feeder and controller (feeders dial it as `howdah.wire.tls.PeerRole.FEEDER`) -----------------------
 
 
-class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
+class AssignmentRequest(OfTask, frozen=True, kw_only=True, tag="again"):
     """First word of every task of a feed, and again after each segment of a partition: where and
     with whom do I go on? The controller knows whether an earlier attempt had the partition (`OffsetQuery`);
     Spark's own attempt numbers begin again when a stage is repeated."""
 
-    feed: str
-    run: int
-    epoch: int
-    partition: int
-    stage: int = 0
-    attempt: int
-    query: int = 0
-    """See `howdah.spark.feed.tasks.feeding.FeedTask`."""
     host: str = ""
     folder: str = ""
     """Of the executor: trainers of the same host, then of others, in order of their load."""
@@ -389,10 +381,6 @@ class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     leaves_out: int = 0
     """Offset after the last row that programs have had and the task leaves out."""
 
-    @property
-    def part(self) -> Part:
-        return self.stage, self.partition
-
 
 class AssignmentResponse(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
     """Feed from offset ``start`` on, to one of ``endpoints``, in this order of preference."""
@@ -413,25 +401,14 @@ class AssignmentResponse(msgspec.Struct, frozen=True, kw_only=True, tag="go-on")
     """It will never be taken; the task fails with this."""
 
 
-class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
+class Fed(OfTask, frozen=True, kw_only=True, tag="fed"):
     """A feeder has brought a partition to its end. Nothing is answered."""
 
-    feed: str
-    run: int
-    epoch: int
-    partition: int
-    stage: int = 0
-    attempt: int
-    query: int = 0
     rank: int = -1
     rows: int = 0
     """Of the last segment, which ``rank`` took."""
     length: int = -1
     """Rows of the whole partition; -1: see `AssignmentRequest.first`."""
-
-    @property
-    def part(self) -> Part:
-        return self.stage, self.partition
 
 
 FromFeederControl = AssignmentRequest | Fed
