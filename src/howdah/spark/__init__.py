@@ -37,16 +37,7 @@ _HOMES = {
 }
 """Public names, and the modules that have them."""
 
-__all__ = [
-    "Cluster",
-    "FeedError",
-    "ParquetFeed",
-    "TrainReport",
-    "parallel",
-    "predict_udf",
-    "run",
-    "score",
-]
+__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

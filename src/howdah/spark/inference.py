@@ -71,7 +71,7 @@ def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> FeedTask:
     """Let the programs expect rows to be answered."""
-    with live.controller.watching():
+    with live.controller.changed:
         live.check()
     run = live.controller.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
     live.controller.announce(run)

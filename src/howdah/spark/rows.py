@@ -6,7 +6,7 @@ import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
@@ -39,27 +39,6 @@ GUESS_BYTES = {
 """Bytes of a value, by Spark's name for its type; arrays and binary values may be any size."""
 
 
-class RowSource(Protocol):
-    """Rows that can be fed, again and again."""
-
-    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
-        """Run the feeding query; partition, rows and bytes of each task."""
-        ...
-
-    def ordered(self) -> bool:
-        """Whether Spark gives a partition's rows in the same order when it computes them again."""
-        ...
-
-    def materialised(self) -> RowSource | None:
-        """The same rows, computed now by a Spark job and kept by the executors, so that a partition's
-        rows stay in their order. None where this Spark cannot."""
-        ...
-
-    def release(self) -> None:
-        """Let the executors drop what was `materialised`."""
-        ...
-
-
 def source_of(session: Session, data: Any, columns: Sequence[str] | None = None) -> RowSource:
     """What feeds those columns of that data; a `RowSource` stays as it is.
 
@@ -85,7 +64,7 @@ def source_of(session: Session, data: Any, columns: Sequence[str] | None = None)
 
 
 class FrameSource:
-    """A DataFrame."""
+    """A DataFrame: rows that can be fed, again and again."""
 
     def __init__(self, session: Session, frame: Any) -> None:
         self._session = session
@@ -99,6 +78,7 @@ class FrameSource:
         """The frame that was `materialised`."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        """Run the feeding query; partition, rows and bytes of each task."""
         from howdah.spark.feed.tasks.feeder import RESULT
 
         sent = task()
@@ -123,11 +103,14 @@ class FrameSource:
         return self._session.known_rows(self._frame)
 
     def ordered(self) -> bool:
+        """Whether Spark gives a partition's rows in the same order when it computes them again."""
         if self._ordered is None:
             self._ordered = self._session.ordered(self._frame)
         return self._ordered
 
     def materialised(self) -> FrameSource | None:
+        """The same rows, computed now by a Spark job and kept by the executors, so that a partition's
+        rows stay in their order. None where this Spark cannot."""
         frame = self._session.materialised(self._frame)
         if frame is None:
             return None
@@ -136,6 +119,7 @@ class FrameSource:
         return made
 
     def release(self) -> None:
+        """Let the executors drop what was `materialised`."""
         if self._made is not None:
             self._session.release(self._made)
 
@@ -184,6 +168,9 @@ class RddSource:
 
     def release(self) -> None:
         self._rdd.unpersist()
+
+
+RowSource = FrameSource | RddSource
 
 
 def known_rows(source: RowSource) -> int | None:

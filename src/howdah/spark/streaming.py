@@ -44,15 +44,9 @@ class StreamReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def plus(self, report: TrainReport) -> StreamReport:
         """With one more micro-batch."""
-        return StreamReport(
-            micro_batches=self.micro_batches + 1,
-            rows=self.rows + report.rows,
-            batches=self.batches + report.batches,
-            dropped=self.dropped + report.dropped,
-            restarts=self.restarts + report.restarts,
-            repeated=self.repeated + report.repeated,
-            forgotten=self.forgotten + report.forgotten,
-        )
+        names = ("rows", "batches", "dropped", "restarts", "repeated", "forgotten")
+        sums = {name: getattr(self, name) + getattr(report, name) for name in names}
+        return StreamReport(micro_batches=self.micro_batches + 1, **sums)
 
 
 class _Ending(Exception):

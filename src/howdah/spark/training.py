@@ -82,6 +82,7 @@ class Training:
         """
         self._live = live
         self._controller = live.controller
+        self._changed = live.controller.changed
         self._plan = source
         self._source = source
         """What is fed: the plan's rows, or those of it that are materialised."""
@@ -132,20 +133,20 @@ class Training:
         Raises:
             FeedError: nothing moves because ranks wait for others to ask for rows.
         """
-        with self._controller.watching() as changed:
+        with self._changed:
             while other.is_alive() and not self._controller.left(self._run):
                 idle = time.monotonic() - max(self._controller.moved, self._live.moved)
                 if self._timeout_s is not None and idle > self._timeout_s:
                     if waiting := self._controller.waiting():
                         raise FeedError(f"nothing has moved for {idle:.0f} s: {waiting}")
                     return
-                changed.wait(LOOK_S)
+                self._changed.wait(LOOK_S)
 
     def leave(self) -> None:
         """Let `run` end soon, as if the programs had had enough."""
-        with self._controller.watching() as changed:
+        with self._changed:
             self._left = True
-            changed.notify_all()
+            self._changed.notify_all()
 
     # -- generations -------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class Training:
         """Wait until all trainers are there, and all that read rows ask for them: the generation,
         and who they are. None: the programs have stopped the feed, or `leave` was called."""
         feed, align = self._options.feed, self._options.align
-        with self._controller.watching() as changed:
+        with self._changed:
             while True:
                 enough = self._live.enough(feed, align)
                 self._live.check(enough=enough)
@@ -167,7 +168,7 @@ class Training:
                     if readers is not None:
                         return self._controller.generation, readers
                 self._check_time("the programs do not ask for rows of the feed")
-                changed.wait(LOOK_S)
+                self._changed.wait(LOOK_S)
 
     def _turn(self, generation: int, readers: set[int]) -> _Turn:
         run, options = self._run, self._options
@@ -178,7 +179,7 @@ class Training:
         same = generation == run.generation
         # Who begins an epoch anew takes its rows in any order: what an executor has lost does not matter.
         keep = self._materialise and not (found.skip or self._plan.ordered())
-        with self._controller.watching():
+        with self._changed:
             self._fed = False
             if same:
                 run.query += 1  # tasks of the query before are heard no more
@@ -228,7 +229,7 @@ class Training:
         turn = self._query(generation, lambda: lambda: found.append(self._plan.materialised()))
         kept = found[-1] if turn is _Turn.DONE else None
         self._source = kept or self._plan
-        with self._controller.watching():
+        with self._changed:
             self._run.ordered = kept is not None
         return turn
 
@@ -274,7 +275,7 @@ class Training:
 
     def _task(self, epoch: int, skip: Resumption) -> bytes:
         """What the tasks of one more query are told; those of earlier ones are heard no more."""
-        with self._controller.watching():
+        with self._changed:
             self._run.query += 1
             task = FeedTask(
                 access=self._live.access,
@@ -289,12 +290,12 @@ class Training:
     def _after_failure(self, generation: int, query: Query) -> _Turn | None:
         """Spark's query has failed: whose fault was it? None: it is worth another try."""
         deadline = time.monotonic() + ECHO_S
-        with self._controller.watching() as changed:
+        with self._changed:
             while (left := deadline - time.monotonic()) > 0:
                 turn = self._look(generation)
                 if turn is not None:
                     return turn
-                changed.wait(left)
+                self._changed.wait(left)
             if not self._controller.connected():
                 # A program was killed, and Spark's task with it or after it.
                 return self._wait(generation, lambda: False)
@@ -319,7 +320,7 @@ class Training:
     # -- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, generation: int, there: Callable[[], bool]) -> _Turn:
-        with self._controller.watching() as changed:
+        with self._changed:
             while True:
                 turn = self._look(generation)
                 if turn is not None:
@@ -327,7 +328,7 @@ class Training:
                 if there():
                     return _Turn.DONE
                 self._check_time("nothing has moved")
-                changed.wait(LOOK_S)
+                self._changed.wait(LOOK_S)
 
     def _look(self, generation: int) -> _Turn | None:
         """Whether something has happened that ends this generation's part."""
@@ -409,14 +410,14 @@ class Training:
     def _await_counts(self) -> None:
         """Until the trainers have told what they were given and did not use."""
         deadline = time.monotonic() + COUNTS_S
-        with self._controller.watching() as changed:
+        with self._changed:
             while (left := deadline - time.monotonic()) > 0:
                 trainers = self._controller.trainers
                 readers = (self._run.readers or {}).keys()
                 there = {rank for rank in readers & trainers.keys() if trainers[rank].channel}
                 if there <= self._run.counted:
                     return
-                changed.wait(left)
+                self._changed.wait(left)
 
     def _report(self, stopped: bool, seconds: float) -> TrainReport:
         counts: dict[int, list[int]] = {}

@@ -75,8 +75,8 @@ class Gang:
         return made
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        with self.controller.watching() as changed:
-            assert changed.wait_for(condition, DEADLINE_S)
+        with self.controller.changed:
+            assert self.controller.changed.wait_for(condition, DEADLINE_S)
 
     def open(self, purpose: Purpose, **options: Any) -> FeedTask:
         run = self.controller.open(purpose, Options(feed="train", **options))

@@ -37,10 +37,12 @@ def table(start: int, rows: int) -> pa.RecordBatch:
 class _Given(PassSource):
     """A feed that gives these batches in each pass."""
 
-    name = "train"
-
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches
+
+    @property
+    def name(self) -> str:
+        return "train"
 
     def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
         return self._batches[0]

@@ -31,6 +31,7 @@ from howdah.backends.base import Places
 from howdah.backends.interpreter import name as name_python
 from howdah.backends.job_paths import tensorboard_folder
 from howdah.backends.local import runtime_paths as local_places
+from howdah.backends.spark.artifacts import FOLDERS
 from howdah.backends.spark.launch_bundle import (
     NONCE,
     ContainerConfig,
@@ -193,15 +194,7 @@ def _make_job_dir(base: Path, job_dir: Path, config: ContainerConfig, *, seen: b
         _link(job_dir, Path(config.job_dir))
         return
     make_private_folder(job_dir)
-    for name in (
-        layout.LOGS,
-        layout.STACKS,
-        layout.CHECKPOINTS,
-        layout.OUTPUTS,
-        layout.TENSORBOARD,
-        layout.SHARED,
-        layout.RESULTS,
-    ):
+    for name in (*FOLDERS, layout.CHECKPOINTS):
         make_private_folder(job_dir / name)
     if (base / SHIPPED).is_dir():
         shutil.copytree(base / SHIPPED, job_dir, dirs_exist_ok=True)

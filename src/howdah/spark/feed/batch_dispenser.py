@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.epochs import (
@@ -17,6 +20,8 @@ from howdah.spark.feed.epochs import (
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
+
+T = TypeVar("T")
 
 LINGER_S = 0.005
 """A partition that is scored gives a short batch if its next rows are not there by then."""
@@ -97,29 +102,19 @@ class BatchDispenser:
                 run = state.runs.get(after[0])
                 if run is not None and not run.over and run.current == after[1]:
                     state.finish(run, run.epoch(after[1]))
-            while True:
-                self._raise()
-                if state.ended:
-                    return None
-                for run in state.runs.values():
-                    if not run.over and (run.number, run.current) != after:
-                        return (run.number, run.current)
-                state.wait(LOOK_S)
+
+            def found() -> Key | None:
+                keys = ((run.number, run.current) for run in state.runs.values() if not run.over)
+                return next((key for key in keys if key != after), None)
+
+            return self._await(found, state.wait)
 
     def wait_run(self) -> TrainerRun | None:
         """The run of rows to train with that is handed out, once there is one. None: the feed has
         ended."""
         state = self.state
         with state.shared.asked():
-            self._ask()
-            while True:
-                self._raise()
-                if state.ended:
-                    return None
-                for run in state.runs.values():
-                    if not run.over and not run.scoring:
-                        return run
-                state.wait(LOOK_S)
+            return self._await(self._training, state.wait)
 
     def begun(self, key: Key) -> bool:
         """Whether batches of that epoch were handed out."""
@@ -137,8 +132,7 @@ class BatchDispenser:
         """
         state = self.state
         with state.shared.asked():
-            going = (run for run in state.runs.values() if not run.over and not run.scoring)
-            run = next(going, None)
+            run = self._training()
             if run is None and (last := state.last_run) is not None:
                 # The next run may have other rows.
                 mine = given is not None and given[0] == last.number
@@ -155,21 +149,18 @@ class BatchDispenser:
     def peek(self) -> ChunkSource | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""
         state = self.state
-        with state.shared.asked():
-            self._ask()
-            while True:
-                self._raise()
-                if state.ended:
-                    return None
-                runs = state.runs.values()
-                epochs = [run.epochs[run.current] for run in runs if run.current in run.epochs]
-                for queue in (*epochs, *state.streams):
-                    if (chunk := queue.head()) is not None:
-                        return ChunkSource(chunk)
-                state.shared.wait(LOOK_S)
 
-    def wait_schema(self) -> None:
-        """Until the columns are known.
+        def found() -> ChunkSource | None:
+            runs = state.runs.values()
+            epochs = [run.epochs[run.current] for run in runs if run.current in run.epochs]
+            heads = (queue.head() for queue in (*epochs, *state.streams))
+            return next((ChunkSource(chunk) for chunk in heads if chunk is not None), None)
+
+        with state.shared.asked():
+            return self._await(found, state.shared.wait)
+
+    def wait_schema(self) -> pa.Schema:
+        """The columns, once they are known.
 
         Raises:
             FeedError: the feed ended before.
@@ -177,13 +168,30 @@ class BatchDispenser:
         state = self.state
         with state.shared.asked():
             self._ask()
-            while state.schema is None:
-                self._raise()
-                if state.ended:
-                    raise FeedError(f"The feed {state.name!r} ended without any partition")
-                state.shared.wait(LOOK_S)
+            if (
+                state.schema is None
+                and self._await(lambda: state.schema, state.shared.wait) is None
+            ):
+                raise FeedError(f"The feed {state.name!r} ended without any partition")
+            return state.schema
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _await(self, look: Callable[[], T | None], wait: Callable[[float], None]) -> T | None:
+        """What ``look`` finds, once it does. None: the feed has ended."""
+        self._ask()
+        while True:
+            self._raise()
+            if self.state.ended:
+                return None
+            if (found := look()) is not None:
+                return found
+            wait(LOOK_S)
+
+    def _training(self) -> TrainerRun | None:
+        """The run of rows to train with that is handed out, if there is one."""
+        going = (run for run in self.state.runs.values() if not run.over and not run.scoring)
+        return next(going, None)
 
     def _length(self, run: TrainerRun, size: int, drop_last: bool) -> int | None:
         state = self.state

@@ -227,8 +227,7 @@ class Feed(Loaders):
     @property
     def schema(self) -> pa.Schema:
         """Columns and Arrow types; waits for the first partition to begin."""
-        self._dispenser.wait_schema()
-        return self._state.schema
+        return self._dispenser.wait_schema()
 
     def steps(self, size: int, drop_last: bool = False) -> int | None:
         """How many batches of that size this rank has of an epoch of the present run, for schedules and

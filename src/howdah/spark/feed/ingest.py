@@ -167,12 +167,6 @@ def add(
         state.changed.notify_all()
 
 
-def arrived(state: FeedState) -> None:
-    """The last row of a connection is here."""
-    with state.changed:
-        state.changed.notify_all()
-
-
 def end(state: FeedState, stream: IngestStream) -> None:
     """Its connection has ended."""
     with state.changed:
@@ -287,7 +281,8 @@ def _receive(stream: IngestStream, state: FeedState) -> None:
     if stream.discard:
         return
     stream.ended = True
-    arrived(state)
+    with state.changed:
+        state.changed.notify_all()
     if stream.begin.purpose is Purpose.SCORE:
         # Answers follow; the feeder ends the connection when it has them all.
         connection.read_into(memoryview(bytearray(1)))

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster
 
 _PARTS = 1 << 20
+_OF_CLUSTER = (
+    *("workers", "ps", "chief", "evaluator", "driver_ps", "gpus"),
+    *("tensorboard", "restarts", "start_timeout_s"),
+)
+_OF_CLUSTER_IF_GIVEN = ("slots", "framework", "checkpoint", "resume", "env")
+"""Parameters that are those of `Cluster.start`."""
 
 
 @accessors
@@ -83,24 +89,15 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
         shuffle = None if value("shuffle") < 0 else value("shuffle")
         check_shuffle(shuffle, cache=value("cache"))
         rows, validation = self._rows(dataset)
+        cluster_options: dict[str, Any] = {
+            **{name: value(name) for name in _OF_CLUSTER},
+            **{name: value(name) or None for name in _OF_CLUSTER_IF_GIVEN},
+        }
         with Cluster.start(
             dataset.sparkSession,
             self._train,
             self._arguments(),
-            workers=value("workers"),
-            ps=value("ps"),
-            chief=value("chief"),
-            evaluator=value("evaluator"),
-            driver_ps=value("driver_ps"),
-            slots=value("slots") or None,
-            gpus=value("gpus"),
-            framework=value("framework") or None,
-            checkpoint=value("checkpoint") or None,
-            resume=value("resume") or None,
-            tensorboard=value("tensorboard"),
-            restarts=value("restarts"),
-            env=value("env") or None,
-            start_timeout_s=value("start_timeout_s"),
+            **cluster_options,
         ) as cluster:
             feeding: dict[str, Any] = {
                 "epochs": value("epochs"),

@@ -11,50 +11,29 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from howdah.spark.errors import ScoringError
-    from howdah.spark.scoring.frames import score
-    from howdah.spark.scoring.predictors import (
-        Function,
-        Keras,
-        Make,
-        Predictor,
-        SavedModel,
-        Torch,
-        predictor,
-    )
-    from howdah.spark.scoring.udf import predict_udf
+    from howdah.spark.errors import ScoringError as ScoringError
+    from howdah.spark.scoring.frames import score as score
+    from howdah.spark.scoring.predictors import Function as Function
+    from howdah.spark.scoring.predictors import Keras as Keras
+    from howdah.spark.scoring.predictors import Make as Make
+    from howdah.spark.scoring.predictors import Predictor as Predictor
+    from howdah.spark.scoring.predictors import SavedModel as SavedModel
+    from howdah.spark.scoring.predictors import Torch as Torch
+    from howdah.spark.scoring.predictors import predictor as predictor
+    from howdah.spark.scoring.udf import predict_udf as predict_udf
 
+_PREDICTORS = ("Function", "Keras", "Make", "Predictor", "SavedModel", "Torch", "predictor")
 _HOMES = {
-    "howdah.spark.errors": ("ScoringError",),
-    "howdah.spark.scoring.predictors": (
-        "Function",
-        "Keras",
-        "Make",
-        "Predictor",
-        "SavedModel",
-        "Torch",
-        "predictor",
-    ),
-    "howdah.spark.scoring.frames": ("score",),
-    "howdah.spark.scoring.udf": ("predict_udf",),
+    **dict.fromkeys(_PREDICTORS, "howdah.spark.scoring.predictors"),
+    "ScoringError": "howdah.spark.errors",
+    "predict_udf": "howdah.spark.scoring.udf",
+    "score": "howdah.spark.scoring.frames",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [
-    "Function",
-    "Keras",
-    "Make",
-    "Predictor",
-    "SavedModel",
-    "ScoringError",
-    "Torch",
-    "predict_udf",
-    "predictor",
-    "score",
-]
+__all__ = list(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:
-    if home := _HOME_OF.get(name):
+    if home := _HOMES.get(name):
         return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

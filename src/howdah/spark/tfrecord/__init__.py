@@ -28,15 +28,7 @@ _FROM = {
     "CorruptRecord": "errors",
 }
 
-__all__ = [
-    "register",
-    "read_tfrecords",
-    "write_tfrecords",
-    "RecordType",
-    "TFRecordError",
-    "RecordError",
-    "CorruptRecord",
-]
+__all__ = list(_FROM)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> Any:

@@ -116,31 +116,22 @@ def fromTFExample(iter: Iterable[Any], binary_features: Sequence[str] = []) -> l
 
 def infer_schema(example: Any, binary_features: Sequence[str] = []) -> StructType:
     """The schema of one `tf.train.Example` (TensorFlow's own, or its bytes)."""
-    from pyspark.sql.types import (
-        ArrayType,
-        BinaryType,
-        DataType,
-        DoubleType,
-        LongType,
-        StringType,
-        StructField,
-        StructType,
-    )
+    from pyspark.sql import types as T
 
     if isinstance(example, bytes | bytearray):
         example = protos.message("Example").FromString(bytes(example))
-    fields: list[StructField] = []
+    fields: list[T.StructField] = []
     for name, feature in sorted(example.features.feature.items()):
-        kind: DataType
+        kind: T.DataType
         if feature.int64_list.value:
-            values, kind = feature.int64_list.value, LongType()
+            values, kind = feature.int64_list.value, T.LongType()
         elif feature.float_list.value:
-            values, kind = feature.float_list.value, DoubleType()
+            values, kind = feature.float_list.value, T.DoubleType()
         else:
             values = feature.bytes_list.value
-            kind = BinaryType() if name in binary_features else StringType()
-        fields.append(StructField(name, ArrayType(kind) if len(values) > 1 else kind, True))
-    return StructType(fields)
+            kind = T.BinaryType() if name in binary_features else T.StringType()
+        fields.append(T.StructField(name, T.ArrayType(kind) if len(values) > 1 else kind, True))
+    return T.StructType(fields)
 
 
 # -- inside ------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from howdah.spark.tfrecord.infer import Inferred
 from howdah.spark.tfrecord.reading import RecordFile
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -38,42 +38,31 @@ def spark_schema(
     Args:
         doubles: floats become double columns.
     """
-    from pyspark.sql.types import (
-        ArrayType,
-        BinaryType,
-        DateType,
-        DoubleType,
-        FloatType,
-        IntegerType,
-        LongType,
-        StringType,
-        StructField,
-        StructType,
-    )
+    from pyspark.sql import types as T
 
     of_folders = folders.names([piece.values for piece in found])
     fields: list[Any] = []
     for each in features:
         if each.name in of_folders:
             continue
-        kind: DataType
+        kind: T.DataType
         if each.kind is FeatureKind.INT:
-            kind = LongType()
+            kind = T.LongType()
         elif each.kind is FeatureKind.FLOAT:
-            kind = DoubleType() if doubles else FloatType()
+            kind = T.DoubleType() if doubles else T.FloatType()
         else:
-            kind = StringType() if each.text else BinaryType()
+            kind = T.StringType() if each.text else T.BinaryType()
         for _ in range(each.depth):
-            kind = ArrayType(kind)
-        fields.append(StructField(each.name, kind))
+            kind = T.ArrayType(kind)
+        fields.append(T.StructField(each.name, kind))
     types = {
-        "int": IntegerType(),
-        "bigint": LongType(),
-        "double": DoubleType(),
-        "date": DateType(),
-        "string": StringType(),
+        "int": T.IntegerType(),
+        "bigint": T.LongType(),
+        "double": T.DoubleType(),
+        "date": T.DateType(),
+        "string": T.StringType(),
     }
     for at, name in enumerate(of_folders):
         kind = types[folders.type_of([piece.values[at][1] for piece in found])]
-        fields.append(StructField(name, kind))
-    return StructType(fields)
+        fields.append(T.StructField(name, kind))
+    return T.StructType(fields)

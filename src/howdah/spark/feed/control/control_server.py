@@ -36,6 +36,7 @@ from howdah.spark.feed.messages import (
     Heard,
     OffsetQuery,
     OffsetReply,
+    OfRun,
     Open,
     Position,
     Purpose,
@@ -445,9 +446,7 @@ class ControlServer:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _run(
-        self, message: Available | HandedOut | Counted | AssignmentRequest | Fed
-    ) -> RunState | None:
+    def _run(self, message: OfRun) -> RunState | None:
         return self.runs.get((message.feed, message.run))
 
     def _opening(self, run: RunState) -> Open:

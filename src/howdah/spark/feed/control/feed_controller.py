@@ -11,8 +11,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from howdah.spark.feed.control.control_server import ControlServer
@@ -275,12 +274,6 @@ class FeedController(ControlServer):
             return True
         later = [epoch for number, epoch in run.epochs.items() if number > run.first_epoch]
         return any(rank in epoch.handed and epoch.handed[rank].batches for epoch in later)
-
-    @contextmanager
-    def watching(self) -> Iterator[threading.Condition]:
-        """To look at several things at once and wait for a change of them."""
-        with self.changed:
-            yield self.changed
 
 
 def _listed(ranks: Iterable[int]) -> str:
