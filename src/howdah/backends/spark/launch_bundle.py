@@ -117,14 +117,13 @@ def agent_secrets(directory: JobDirectory) -> dict[str, bytes]:
     return {name: (directory.secrets / name).read_bytes() for name in AGENT_SECRETS}
 
 
-def job_files(directory: JobDirectory, more: Mapping[str, bytes]) -> dict[str, bytes]:
+def job_files(directory: JobDirectory) -> dict[str, bytes]:
     """Files for the job directory of containers that do not see the job's, by relative path."""
-    folder = directory.path / layout.FUNCTION
-    found = {
-        f"{layout.FUNCTION}/{path.relative_to(folder).as_posix()}": path.read_bytes()
-        for path in _files(folder)
+    return {
+        path.relative_to(directory.path).as_posix(): path.read_bytes()
+        for path in sorted((directory.path / layout.FUNCTION).rglob("*"))
+        if path.is_file()
     }
-    return {**found, **more}
 
 
 def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
@@ -165,7 +164,3 @@ def write_files(files: Mapping[str, bytes], folder: Path) -> None:
     for name, data in files.items():
         with open(open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
             file.write(data)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []

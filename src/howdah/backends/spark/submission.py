@@ -7,7 +7,7 @@ import secrets
 import socket
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,8 +56,6 @@ class SparkSubmission(Submission):
         *,
         feeds: bool = False,
         on_driver: frozenset[str] = frozenset(),
-        files: Mapping[str, bytes] | None = None,
-        host: str | None = None,
         wait_s: float = 30.0,
         profile: Any = None,
         spread: bool = False,
@@ -69,10 +67,6 @@ class SparkSubmission(Submission):
             feeds: tasks of the same application feed the job's programs, which takes a slot.
             on_driver: roles whose containers are on the driver's own machine and take no slot.
                 TensorBoard's is always one.
-            files: small files for the containers' own job directory, by relative path, where that
-                of the job is not seen. The ``function/`` folder always travels.
-            host: address of this machine that executors reach; by default that of the job's
-                ``[network] interface``, else Spark's own (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
             profile: pyspark's ResourceProfile for the slots (stage-level scheduling, Spark 4).
             spread: each container is to have an executor of its own: as many are waited for.
@@ -90,7 +84,6 @@ class SparkSubmission(Submission):
         self._slots = Slots.HELD
         self._taken = 0
         """Slots of the application that this job takes from others while it runs."""
-        self._files = dict(files or {})
         self._wait_s = wait_s
         self._spread = spread
         self._session = session_of(spark, profile)
@@ -98,15 +91,15 @@ class SparkSubmission(Submission):
         self._plan: Plan | None = None
         self._source: bytes = b""
         self._driver: Driver | None = None
-        self._chosen = host is not None
         try:
             self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             # Bound once the job says to which ports; the coordinator's process has it already.
             self._coordinator = CoordinatorProcess(self._listener)
         except OSError as error:
             raise BackendError(f"No coordinator can be started here: {error}") from error
-        self.host: str = host or self._session.host()
-        """Where executors reach this program. The job may choose another in `check`."""
+        self.host: str = self._session.host()
+        """Where executors reach this program: Spark's own address of it (``spark.driver.host``), or in
+        `check` that of the job's ``[network] interface``."""
         self.listen_address = "127.0.0.1" if self.host in _LOOPBACK else "0.0.0.0"  # noqa: S104 - executors are on other machines; mTLS
         """What it listens on: this machine only, where all executors are here; the job's interface
         only, where it names one."""
@@ -141,7 +134,7 @@ class SparkSubmission(Submission):
             except OSError as error:
                 problems.append(f"source: {loaded.source} cannot be packed: {error}")
         try:
-            if job.network.interface is not None and not self._chosen:
+            if job.network.interface is not None:
                 self.host = self.listen_address = address_of(job.network.interface)
             bind_within(self._listener, self.listen_address, port_range(job.network.ports))
             self._listener.listen(1024)
@@ -218,7 +211,7 @@ class SparkSubmission(Submission):
         return LaunchBundle(
             config=container_config(directory, settings, address, spark_job=0),
             secrets=agent_secrets(directory),
-            files=job_files(directory, self._files),
+            files=job_files(directory),
             source=self._source,
         )
 

@@ -70,8 +70,21 @@ class Trainer:
         if wiring is None or secrets is None or me.rank is None:
             return
         self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
-        self._shared = SharedState(self._tell, me.rank, _spill_folder(folder))
-        self._shared.greet = self._greet
+        self._control = Control(
+            wiring.host,
+            wiring.port,
+            client_context(secrets, PeerRole.AGENT),
+            wiring.job_id,
+            hello=self._hello,
+            state=self._state,
+            states=self._all_states,
+            end_all=self._end_all,
+            lost=self._lost,
+            lease_s=lease_s,
+            first_s=first_s,
+        )
+        self._shared = SharedState(self._control.tell, me.rank, _spill_folder(folder))
+        self._shared.greet = self._control.greet
         self._server = FeedServer(
             self._take,
             TrainerLoad(rank=me.rank, generation=me.generation),
@@ -92,19 +105,6 @@ class Trainer:
             socket=self._server.socket,
             address=me.host,
             port=self._server.port,
-        )
-        self._control = Control(
-            wiring.host,
-            wiring.port,
-            client_context(secrets, PeerRole.AGENT),
-            wiring.job_id,
-            hello=self._hello,
-            state=self._state,
-            states=self._all_states,
-            end_all=self._end_all,
-            lost=self._lost,
-            lease_s=lease_s,
-            first_s=first_s,
         )
         self._control.start()
 
@@ -221,14 +221,6 @@ class Trainer:
             for state in self._all_states():
                 state.urgent = True
             self._shared.changed.notify_all()
-
-    def _tell(self, message: msgspec.Struct) -> None:
-        if self._control is not None:
-            self._control.tell(message)
-
-    def _greet(self) -> None:
-        if self._control is not None:
-            self._control.greet()
 
 
 def connect(env: Mapping[str, str] | None = None) -> Trainer:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import ScoringError
+from howdah.spark.feed.arrow.arrays import unfolded
 
 _WIDER = {
     "float16": np.dtype("float32"),
@@ -49,7 +50,7 @@ def to_arrow(name: str, answer: Any, rows: int, kind: pa.DataType | None = None)
             f"the model's {name!r} has {had} for {rows} rows given to it; it must answer each row "
             "by one"
         )
-    depth = _depth(kind) if kind is not None else values.ndim - 1
+    depth = unfolded(kind)[0] if kind is not None else values.ndim - 1
     while values.ndim - 1 > depth and values.shape[-1] == 1:
         values = values[..., 0]  # (n, 1) where a plain value is declared
     if values.ndim - 1 != depth and not values.dtype.hasobject:
@@ -60,7 +61,7 @@ def to_arrow(name: str, answer: Any, rows: int, kind: pa.DataType | None = None)
     if kind is None or column.type == kind:
         return column
     try:
-        return column.cast(kind, safe=not pa.types.is_floating(_leaf(kind)))
+        return column.cast(kind, safe=not pa.types.is_floating(unfolded(kind)[1]))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ScoringError(
             f"the model's {name!r} is {column.type} and cannot be {kind}: {error}"
@@ -108,16 +109,3 @@ def _plain(values: np.ndarray, name: str) -> np.ndarray:
     if dtype.kind == "c":
         raise ScoringError(f"the model's {name!r} is complex; answer its parts as two outputs")
     return np.ascontiguousarray(values)
-
-
-def _depth(kind: pa.DataType) -> int:
-    depth = 0
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind, depth = kind.value_type, depth + 1  # type: ignore[attr-defined]
-    return depth
-
-
-def _leaf(kind: pa.DataType) -> pa.DataType:
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        kind = kind.value_type  # type: ignore[attr-defined]
-    return kind

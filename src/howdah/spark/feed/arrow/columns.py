@@ -32,7 +32,7 @@ from pyarrow import compute
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.arrow import spark_structs
-from howdah.spark.feed.arrow.arrays import lengths, objects
+from howdah.spark.feed.arrow.arrays import is_binary, is_list, lengths, objects
 
 Shapes = Mapping[str, Sequence[int] | None]
 """Shape of one row of a column; None: rows differ."""
@@ -113,9 +113,9 @@ def array(column: pa.Array, name: str = "", ragged: set[str] | None = None) -> A
             width = pa.int32() if pa.types.is_time32(kind) else pa.int64()
             column = column.view(width).cast(pa.int64()).view(pa.duration(unit))
         return column.to_numpy(zero_copy_only=False)
-    if _is_binary(kind):
+    if is_binary(kind):
         return _binary(column, name, ragged)
-    if pa.types.is_fixed_size_list(kind) or _is_list(kind):
+    if is_list(kind):
         return _lists(column, name, ragged)
     if pa.types.is_struct(kind):
         found = spark_structs.array(column, name, ragged)
@@ -215,18 +215,6 @@ def _masked(column: pa.Array, fill: pa.Scalar) -> np.ndarray:
         return column.to_numpy(zero_copy_only=False)
     values = column.fill_null(fill).to_numpy(zero_copy_only=False)
     return np.ma.MaskedArray(values, _nulls(column))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
 
 
 def _width(column: pa.Array) -> int | None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from howdah.spark.feed.arrow.arrays import is_binary, unfolded
 from howdah.spark.tfrecord.errors import TFRecordError
 
 
@@ -65,24 +66,11 @@ class FeatureColumn(msgspec.Struct, frozen=True):
     @property
     def element(self) -> pa.DataType:
         """Type of one value."""
-        return element(self.type)
+        return unfolded(self.type)[1]
 
 
 BYTES_COLUMN = "byteArray"
 """The only column of ``ByteArray`` records, if no schema names it otherwise."""
-
-
-def element(kind: pa.DataType) -> pa.DataType:
-    """Type of the values inside all lists."""
-    while is_list(kind):
-        kind = kind.value_type
-    return kind
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column of it has a list a row."""
-    types = pa.types
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
 def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[FeatureColumn, ...]:
@@ -93,9 +81,7 @@ def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[Featur
     """
     found: list[FeatureColumn] = []
     for field in fields:
-        depth, inner = 0, field.type
-        while is_list(inner):
-            depth, inner = depth + 1, inner.value_type
+        depth, inner = unfolded(field.type)
         kind = _kind(inner)
         if kind is None:
             raise TFRecordError(_no_feature(field.name, field.type, inner))
@@ -107,7 +93,7 @@ def columns(fields: Iterable[pa.Field], record_type: RecordType) -> tuple[Featur
             )
         found.append(FeatureColumn(field.name, kind, depth, field.type))
     if record_type is RecordType.BYTES and (
-        len(found) != 1 or found[0].depth or not _is_binary(found[0].type)
+        len(found) != 1 or found[0].depth or not is_binary(found[0].type)
     ):
         raise TFRecordError(
             "recordType=ByteArray has one column, of type binary; this schema has "
@@ -124,16 +110,11 @@ def _kind(inner: pa.DataType) -> FeatureKind | None:
         return FeatureKind.INT
     if types.is_date32(inner) or types.is_timestamp(inner):
         return FeatureKind.INT
-    if types.is_string(inner) or types.is_large_string(inner) or _is_binary(inner):
+    if types.is_string(inner) or types.is_large_string(inner) or is_binary(inner):
         return FeatureKind.BYTES
     if types.is_null(inner):
         return FeatureKind.BYTES  # never a value
     return None
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
 
 
 def _no_feature(name: str, whole: pa.DataType, inner: pa.DataType) -> str:

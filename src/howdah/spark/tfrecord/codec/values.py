@@ -85,9 +85,7 @@ def binaries(data: Any, sizes: Any) -> pa.Array:
 
 
 def _scalars(found: Sequence[FoundLists], column: FeatureColumn, rows: int) -> pa.Array:
-    arrays: list[pa.Array] = []
-    places = np.full(rows, -1, dtype=np.int64)
-    done = 0
+    parts: list[tuple[Any, pa.Array]] = []
     for each in found:
         if len(each.counts) and int(each.counts.max()) > 1:
             at = int(np.flatnonzero(each.counts > 1)[0])
@@ -99,37 +97,38 @@ def _scalars(found: Sequence[FoundLists], column: FeatureColumn, rows: int) -> p
             )
         array = _converted(each, column)
         owners = each.owners if len(array) == len(each.owners) else each.owners[each.counts == 1]
-        if len(array) == rows:
-            return array
-        places[owners] = np.arange(done, done + len(array))
-        done += len(array)
-        arrays.append(array)
-    if not done:
-        return pa.nulls(rows, column.type)
-    return _chosen(arrays, places)
+        parts.append((owners, array))
+    return _placed(parts, rows, column.type)
 
 
 def _lists(
     found: Sequence[FoundLists], column: FeatureColumn, rows: int, kind: pa.DataType
 ) -> pa.Array:
-    arrays: list[pa.Array] = []
+    if len(found) == 1:
+        [only] = found
+        counts = np.zeros(rows, dtype=np.int64)
+        counts[only.owners] = only.counts
+        return _list_array(kind, counts, _missing(only.owners, rows), _converted(only, column))
+    parts = [
+        (each.owners, _list_array(kind, each.counts, None, _converted(each, column)))
+        for each in found
+    ]
+    return _placed(parts, rows, kind)
+
+
+def _placed(parts: Sequence[tuple[Any, pa.Array]], rows: int, kind: pa.DataType) -> pa.Array:
+    """Values at the rows that they are of; the other rows are null."""
+    if len(parts) == 1 and len(parts[0][1]) == rows:
+        return parts[0][1]
     places = np.full(rows, -1, dtype=np.int64)
     done = 0
-    for each in found:
-        values = _converted(each, column)
-        if len(found) == 1:
-            counts = np.zeros(rows, dtype=np.int64)
-            counts[each.owners] = each.counts
-            return _list_array(kind, counts, _missing(each.owners, rows), values)
-        arrays.append(_list_array(kind, each.counts, None, values))
-        places[each.owners] = np.arange(done, done + len(each.owners))
-        done += len(each.owners)
-    return _chosen(arrays, places) if arrays else pa.nulls(rows, kind)
-
-
-def _chosen(arrays: list[pa.Array], places: Any) -> pa.Array:
+    for owners, array in parts:
+        places[owners] = np.arange(done, done + len(array))
+        done += len(array)
+    if not done:
+        return pa.nulls(rows, kind)
     indices = pa.array(places, mask=places < 0)
-    return pa.concat_arrays(arrays).take(indices)
+    return pa.concat_arrays([array for _, array in parts]).take(indices)
 
 
 def _missing(present: Any, rows: int) -> Any:
