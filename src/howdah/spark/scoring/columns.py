@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import ScoringError
+from howdah.spark.feed.arrow.answers import nested
 from howdah.spark.feed.arrow.arrays import unfolded
 
 _WIDER = {
@@ -75,20 +76,10 @@ def arrow_type(dtype: str, dimensions: int) -> pa.DataType:
 
 
 def _nested(values: np.ndarray, name: str) -> pa.Array:
-    if values.ndim > 1:
-        inner = _nested(values.reshape(-1, *values.shape[2:]), name)
-        length = values.shape[1]
-        offsets = np.arange(len(values) + 1, dtype=np.int64) * length
-        if offsets[-1] > np.iinfo(np.int32).max:
-            raise ScoringError(
-                f"the model's {name!r} has {offsets[-1]} values in one batch, more than a list "
-                "column can hold; use a smaller batch size"
-            )
-        return pa.ListArray.from_arrays(offsets.astype(np.int32), inner)
     values = _plain(values, name)
     try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        return nested(values)
+    except (pa.ArrowException, ValueError) as error:
         raise ScoringError(
             f"the model's {name!r} ({values.dtype}) is no column: {error}"
         ) from error

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.signature import Batch, Tensor
+from howdah.spark.scoring.tensors import Batch, Tensor
 
 
 class Loaded(Protocol):

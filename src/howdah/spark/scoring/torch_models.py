@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.signature import Batch, Tensor
-from howdah.spark.scoring.tensors import plain
+from howdah.spark.scoring.tensors import Batch, Tensor, plain
 
 
 class LoadedTorch:

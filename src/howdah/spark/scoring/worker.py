@@ -24,8 +24,7 @@ from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
 from howdah.spark.scoring.files import ModelFiles, at_hand, present
 from howdah.spark.scoring.predictors import Loaded, Predictor, named
-from howdah.spark.scoring.signature import Batch, Tensor
-from howdah.spark.scoring.tensors import plain, side_by_side
+from howdah.spark.scoring.tensors import Batch, Tensor, plain, side_by_side
 
 log: logging.Logger = logging.getLogger(__name__)
 

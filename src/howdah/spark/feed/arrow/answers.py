@@ -82,23 +82,28 @@ def _column(values: Any) -> pa.Array:
     values = np.asarray(values)
     if values.ndim == 0:
         raise ValueError(f"a single value, {values}")
-    return _nested(values)
+    return nested(values)
 
 
 def _differ(values: Sequence[Any]) -> bool:
     return len({np.shape(value) for value in values}) > 1
 
 
-def _nested(values: np.ndarray) -> pa.Array:
-    if values.ndim == 1 or values.dtype == object:
+def nested(values: np.ndarray) -> pa.Array:
+    """One dimension as plain values, each further one as a level of lists.
+
+    Raises:
+        ValueError: a list column would have too many values.
+    """
+    if values.ndim == 1:
         return pa.array(list(values) if values.dtype == object else values)
     width = values.shape[1]
     if len(values) * width > np.iinfo(np.int32).max:
         raise ValueError(
-            f"they have {len(values) * width} values in one batch, more than a list column can "
-            "hold: take smaller batches"
+            f"{len(values) * width} values in one batch are more than a list column can hold: take "
+            "smaller batches"
         )
-    inner = _nested(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]))
+    inner = nested(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]))
     # Not a list of a fixed size: Spark has none.
     offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * width)
     return pa.ListArray.from_arrays(offsets, inner)
