@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from howdah.backends.spark.application import active
 from howdah.client.errors import BadInput
 
 
@@ -40,21 +41,14 @@ def run(
         raise BadInput("run has no mode=: it waits for the function. Cluster.start has both modes")
     call.__name__ = getattr(fn, "__name__", "run")
     call.__wrapped__ = fn  # type: ignore[attr-defined]
-    session = _active() if spark is None else spark
+    session = active() if spark is None else spark
+    if session is None:
+        raise BadInput("no Spark session is active here: make one, or give it by spark=")
     with Cluster.start(
         session, call, args, workers=workers, mode="foreground", **options
     ) as cluster:
         values = cluster.results()
     return [values[rank] for rank in sorted(values)]
-
-
-def _active() -> Any:
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise BadInput("no Spark session is active here: make one, or give it by spark=")
-    return session
 
 
 def parallel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Self
 
 
@@ -21,7 +22,8 @@ class RecordError(TFRecordError):
         self.file = file
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _again, (type(self), self.problem, self.offset, self.file)
+        again = functools.partial(type(self), self.problem, offset=self.offset, file=self.file)
+        return again, ()
 
     def of_file(self, file: str) -> Self:
         """The same with a file's name."""
@@ -30,7 +32,3 @@ class RecordError(TFRecordError):
 
 class CorruptRecord(RecordError):
     """A file is damaged or is no TFRecord file."""
-
-
-def _again(kind: type[RecordError], problem: str, offset: int, file: str) -> RecordError:
-    return kind(problem, offset=offset, file=file)

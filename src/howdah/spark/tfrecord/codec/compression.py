@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import zlib
-from typing import Any, Protocol
+from typing import Any
 
 from howdah.spark.tfrecord.codec.framing import HEAD_BYTES, head_is_right
 from howdah.spark.tfrecord.errors import CorruptRecord, TFRecordError
@@ -127,16 +127,10 @@ class Unpacking:
                 )
 
 
-class Writes(Protocol):
-    """Anything with ``write``."""
-
-    def write(self, data: Any, /) -> Any: ...
-
-
 class Compressor:
-    """Packs what is written; `finish` must be called."""
+    """Packs what is written into anything with ``write``; `finish` must be called."""
 
-    def __init__(self, stream: Writes, compression: Compression) -> None:
+    def __init__(self, stream: Any, compression: Compression) -> None:
         self._stream = stream
         self._packer = None
         if compression is not Compression.NONE:

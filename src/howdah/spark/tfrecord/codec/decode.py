@@ -17,7 +17,7 @@ import pyarrow as pa
 from howdah.spark.tfrecord.codec import protos, wire
 from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind, RecordType
 from howdah.spark.tfrecord.codec.framing import PADDING, RecordBlock
-from howdah.spark.tfrecord.codec.parsing import Features, Parsed, parse
+from howdah.spark.tfrecord.codec.parsing import Features, Parsed, contents, parse
 from howdah.spark.tfrecord.codec.uniform_records import uniform
 from howdah.spark.tfrecord.codec.values import FoundLists, Misfit, assemble, binaries
 from howdah.spark.tfrecord.errors import CorruptRecord
@@ -170,19 +170,12 @@ def _array(
 def _read_list(
     buffer: wire.Buffer, kind: FeatureKind, owners: Any, starts: Any, ends: Any, odd: Any
 ) -> FoundLists:
-    begin, stop, bad = wire.only(buffer, starts, ends, kind.value)
-    odd[owners[bad]] = True
-    begin = np.where(bad, stop, begin)
+    owner, begin, stop, wrong = contents(buffer, kind, starts, ends)
+    odd[owners[wrong]] = True
     if kind is FeatureKind.BYTES:
-        owner, begin, stop, wrong = wire.pieces(buffer, begin, stop, _ENTRY)
-        odd[owners[wrong]] = True
         counts = np.bincount(owner, minlength=len(owners))
-        return FoundLists(kind, owners, counts, _binaries(buffer, begin, stop))
-    # Numbers are packed: one field with all of them.
-    full = np.flatnonzero(begin < stop)
-    inner, end, bad = wire.only(buffer, begin[full], stop[full], _ENTRY)
-    odd[owners[full[bad]]] = True
-    begin[full] = np.where(bad, end, inner)
+        values = binaries(wire.gather(buffer, begin, stop), stop - begin)
+        return FoundLists(kind, owners, counts, values)
     if kind is FeatureKind.FLOAT:
         bad = (stop - begin) & 3 != 0
         odd[owners[bad]] = True
@@ -203,7 +196,3 @@ def _read_list(
         edges = np.concatenate(([0], np.cumsum(counts)))
         counts = np.diff(np.searchsorted(lasts, edges))
     return FoundLists(kind, owners, counts, numbers)
-
-
-def _binaries(buffer: wire.Buffer, starts: Any, ends: Any) -> pa.Array:
-    return binaries(wire.gather(buffer, starts, ends), ends - starts)

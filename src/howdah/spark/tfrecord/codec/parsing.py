@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from howdah.spark.tfrecord.codec import wire
-from howdah.spark.tfrecord.codec.columns import RecordType
+from howdah.spark.tfrecord.codec.columns import FeatureKind, RecordType
 from howdah.spark.tfrecord.codec.framing import RecordBlock
 
 _ENTRY = 0x0A
@@ -52,6 +52,25 @@ def parse(
         ends = context_ends
     context = _features(buffer, starts, ends, 0x0A, wanted, odd)
     return Parsed(buffer, context, lists)
+
+
+def contents(buffer: wire.Buffer, kind: FeatureKind, starts: Any, ends: Any) -> tuple[Any, ...]:
+    """What is inside of features that have a list of that kind.
+
+    Returns:
+        For each value of bytes, or for all numbers of a list together, the list it is of, its begin
+        and end; and a mask of lists that are odd.
+    """
+    begin, stop, odd = wire.only(buffer, starts, ends, kind.value)
+    begin = np.where(odd, stop, begin)
+    if kind is FeatureKind.BYTES:
+        owner, begin, stop, wrong = wire.pieces(buffer, begin, stop, _ENTRY)
+        return owner, begin, stop, odd | wrong
+    full = np.flatnonzero(begin < stop)
+    inner, end, bad = wire.only(buffer, begin[full], stop[full], _ENTRY)
+    odd[full[bad]] = True
+    begin[full] = np.where(bad, end, inner)
+    return np.arange(len(starts)), begin, stop, odd
 
 
 # -- inside ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import pyarrow as pa
 from howdah.spark.tfrecord.codec import wire
 from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind, RecordType
 from howdah.spark.tfrecord.codec.framing import RecordBlock
-from howdah.spark.tfrecord.codec.parsing import parse
+from howdah.spark.tfrecord.codec.parsing import contents, parse
 from howdah.spark.tfrecord.codec.values import FoundLists, Misfit, assemble, binaries
 
 _FEW = 64
@@ -80,15 +80,7 @@ def _fields(block: RecordBlock) -> dict[bytes, _Field | None] | None:
         if tag not in (kind.value for kind in FeatureKind):
             return None
         kind = FeatureKind(tag)
-        begin, end, bad = wire.only(buffer, feature.starts, feature.ends, tag)
-        if bad.any():
-            return None
-        if kind is FeatureKind.BYTES:
-            _, begins, ends, wrong = wire.pieces(buffer, begin, end, 0x0A)
-        elif begin[0] == end[0]:
-            begins, ends, wrong = begin, end, bad
-        else:
-            begins, ends, wrong = wire.only(buffer, begin, end, 0x0A)
+        _, begins, ends, wrong = contents(buffer, kind, feature.starts, feature.ends)
         if wrong.any():
             return None
         if kind is not FeatureKind.BYTES and not _whole(buffer.octets[begins[0] : ends[0]], kind):
