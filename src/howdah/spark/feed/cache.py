@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,22 +28,13 @@ _PREFIX = "howdah-rows-"
 _ROOM = "Set TMPDIR or Spark's spark.local.dir to a disk with room for them, train with cache=False"
 
 
-class Entry:
+class Entry(NamedTuple):
     """One record batch of the cache."""
 
-    __slots__ = ("load", "offsets", "partition", "rows")
-
-    def __init__(
-        self,
-        load: Callable[[], pa.RecordBatch],
-        rows: int,
-        partition: int,
-        offsets: Intervals,
-    ) -> None:
-        self.load: Callable[[], pa.RecordBatch] = load
-        self.rows: int = rows
-        self.partition: int = partition
-        self.offsets: Intervals = offsets
+    load: Callable[[], pa.RecordBatch]
+    rows: int
+    partition: int
+    offsets: Intervals
 
 
 class SpillSpace:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from howdah.spark.feed.cache import EpochCache, SpillFile, SpillSpace
@@ -18,32 +19,19 @@ from howdah.spark.feed.intervals import first, joined, merged, without
 from howdah.spark.feed.messages import Align, Available, Intervals, Open, Options, Position, Purpose
 
 
-class Chunk:
+class Chunk(msgspec.Struct, eq=False):
     """A record batch that waits, in memory or in a cache."""
 
-    __slots__ = ("counted", "load", "offsets", "order", "partition", "repeated", "rows")
-
-    def __init__(
-        self,
-        load: Callable[[], pa.RecordBatch],
-        rows: int,
-        partition: int,
-        offsets: Intervals,
-        *,
-        counted: int = 0,
-        order: Any = None,
-        repeated: bool = False,
-    ) -> None:
-        self.load: Callable[[], pa.RecordBatch] = load
-        self.rows: int = rows
-        self.partition: int = partition
-        self.offsets: Intervals = offsets
-        self.counted: int = counted
-        """Bytes of `Options.buffer` it takes while it waits."""
-        self.order: Any = order
-        """A permutation of its rows; None: as they came."""
-        self.repeated: bool = repeated
-        """Handed out before in this epoch (`Align.PAD`)."""
+    load: Callable[[], pa.RecordBatch]
+    rows: int
+    partition: int
+    offsets: Intervals
+    counted: int = 0
+    """Bytes of `Options.buffer` it takes while it waits."""
+    order: Any = None
+    """A permutation of its rows; None: as they came."""
+    repeated: bool = False
+    """Handed out before in this epoch (`Align.PAD`)."""
 
     def handed(self, rows: int) -> Intervals:
         """Offsets of its first ``rows`` rows in the order they are handed out."""
@@ -87,19 +75,16 @@ class Handed(NamedTuple):
     extents: list[Extent]
 
 
-class ChunkSource:
+class ChunkSource(msgspec.Struct, eq=False):
     """A chunk that is being handed out."""
 
-    __slots__ = ("answered", "at", "batch", "chunk", "views")
-
-    def __init__(self, chunk: Chunk) -> None:
-        self.chunk: Chunk = chunk
-        self.batch: pa.RecordBatch | None = None
-        self.at: int = 0
-        """Rows handed out."""
-        self.views: dict[Any, Any] = {}
-        """What `howdah.spark.feed.feed` has made of it."""
-        self.answered: list[pa.RecordBatch] = []
+    chunk: Chunk
+    batch: pa.RecordBatch | None = None
+    at: int = 0
+    """Rows handed out."""
+    views: dict[Any, Any] = {}
+    """What `howdah.spark.feed.feed` has made of it."""
+    answered: list[pa.RecordBatch] = []
 
     @property
     def left(self) -> int:
@@ -269,7 +254,7 @@ class TrainerEpoch(ChunkQueue):
         if self.cache is None or not self.received:
             return False
         for entry in self.cache.entries:
-            self.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, repeated=True))
+            self.push(Chunk(*entry, repeated=True))
         return True
 
     def position(self) -> Position:

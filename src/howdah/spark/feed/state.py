@@ -276,7 +276,7 @@ class FeedState:
         if run.options.shuffle is not None:
             entries = shuffled(kept, run.options.shuffle, number, self.shared.rank)
         for entry, order in entries:
-            epoch.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, order=order))
+            epoch.push(Chunk(*entry, order=order))
         epoch.received = epoch.waiting_rows
         epoch.fed = True
         self.report_available(epoch)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from howdah.spark.feed.control.plan import Allowance, Load, Resumption, allowance, preference
 from howdah.spark.feed.intervals import count, merged, without
 from howdah.spark.feed.messages import (
@@ -91,28 +93,26 @@ class EpochState:
         return max(1.0, *(each.rows for each in self.active.values())) if self.active else 1.0
 
 
-class _Assignment:
-    def __init__(self, attempt: int, rows: int) -> None:
-        self.attempt = attempt
-        self.again = False
-        """Another attempt had the partition before: trainers may have rows that nobody told of."""
-        self.rank = -1
-        self.rows = rows
-        self.next = 0
-        """Offset of the row that its task sends next."""
+class _Assignment(msgspec.Struct, eq=False):
+    attempt: int
+    rows: int
+    again: bool = False
+    """Another attempt had the partition before: trainers may have rows that nobody told of."""
+    rank: int = -1
+    next: int = 0
+    """Offset of the row that its task sends next."""
 
 
-class Layout:
+class Layout(msgspec.Struct):
     """A partition, as the last query had it."""
 
-    def __init__(self, first: int, query: int, leaves_out: int) -> None:
-        self.first = first
-        """A hash of its first row."""
-        self.query = query
-        self.leaves_out = leaves_out
-        """Offset after the last row that was left out of it."""
-        self.length = -1
-        """Its rows; -1 until that is told."""
+    first: int
+    """A hash of its first row."""
+    query: int
+    leaves_out: int
+    """Offset after the last row that was left out of it."""
+    length: int = -1
+    """Its rows; -1 until that is told."""
 
 
 class RunState:
