@@ -92,23 +92,18 @@ def set_all(stage: Params, values: Mapping[str, Any]) -> None:
             raise BadInput(f"{given}={value!r}: {error}") from error
 
 
-def as_dict(value: Any) -> dict[str, Any]:
-    """Converter: a mapping with string keys.
+# -- converters: a `TypeError` says what is needed, and `set_all` of which parameter ---------------
 
-    Raises:
-        TypeError: it is none.
-    """
+
+def as_dict(value: Any) -> dict[str, Any]:
+    """A mapping with string keys."""
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
         return dict(value)
     raise TypeError(f"a dictionary with string keys is needed, not {value!r}")
 
 
 def as_arguments(value: Any) -> dict[str, Any]:
-    """Converter: a mapping, or an object with attributes (argparse's Namespace).
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """A mapping, or an object with attributes (argparse's Namespace)."""
     if isinstance(value, Mapping):
         return as_dict(value)
     if hasattr(value, "__dict__"):
@@ -117,11 +112,7 @@ def as_arguments(value: Any) -> dict[str, Any]:
 
 
 def as_columns(value: Any) -> str | list[str]:
-    """Converter: the name of a column, or a list of names.
-
-    Raises:
-        TypeError: it is neither.
-    """
+    """The name of a column, or a list of names."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value):
@@ -130,15 +121,14 @@ def as_columns(value: Any) -> str | list[str]:
 
 
 def as_fraction(value: Any) -> float:
-    """Converter: a number from 0 up to, and without, 1.
-
-    Raises:
-        TypeError: it is none.
-    """
+    """A number from 0 up to, and without, 1."""
     fraction = to_float(value)
     if not 0 <= fraction < 1:
         raise TypeError("a number from 0 up to, and without, 1 is needed")
     return fraction
+
+
+# -- stages ----------------------------------------------------------------------------------------
 
 
 def survives_json(value: Any) -> bool:
