@@ -22,7 +22,7 @@ from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import known_rows, source_of
+from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Training, ValidationRun
 from howdah.spec.model import Checkpoint, Role, Slots, Spark, TensorBoard
@@ -236,14 +236,14 @@ class Cluster:
         if steps is not None and steps < 1:
             raise BadInput(f"steps is {steps}; an epoch has at least one batch")
         options = _options(feed, epochs, align, cache, shuffle, spill, exchange=exchange)
-        options = msgspec.structs.replace(options, steps=steps, rows=known_rows(source))
+        options = msgspec.structs.replace(options, steps=steps, rows=source.known_rows())
         training = Training(
             self._live, source, options, timeout_s=timeout_s, materialise=materialise
         )
         if validated is None:
             return training.run()
         options = _options("validation", epochs, align, cache, None, spill)
-        options = msgspec.structs.replace(options, rows=known_rows(validated))
+        options = msgspec.structs.replace(options, rows=validated.known_rows())
         with ValidationRun(self._live, validated, options, main=training, materialise=materialise):
             return training.run()
 

@@ -99,7 +99,7 @@ class FrameSource:
         return found
 
     def known_rows(self) -> int | None:
-        """See `known_rows`."""
+        """How many rows it has; None where Spark would have to count them."""
         return self._session.known_rows(self._frame)
 
     def ordered(self) -> bool:
@@ -148,6 +148,9 @@ class RddSource:
         to_batches = functools.partial(record_batches, schema=self._schema, whole=self._whole)
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
+    def known_rows(self) -> None:
+        """See `FrameSource.known_rows`."""
+
     def ordered(self) -> bool:
         try:
             return determinate(self._rdd._jrdd.rdd())
@@ -171,11 +174,6 @@ class RddSource:
 
 
 RowSource = FrameSource | RddSource
-
-
-def known_rows(source: RowSource) -> int | None:
-    """How many rows it has; None where Spark would have to count them."""
-    return source.known_rows() if isinstance(source, FrameSource) else None
 
 
 def _same(rows: Iterator[Any]) -> Iterator[Any]:
