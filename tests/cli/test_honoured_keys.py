@@ -115,6 +115,18 @@ def test_check_and_a_dry_run_say_that_this_machine_cannot_run_the_job(tmp_path: 
     assert "network.interface: This host has no network interface 'eth99'" in noted
     assert 'command: there is no program "trian.sh" on PATH here' in noted
     assert f"store: no job directory can be made in {python / 'jobs'}" in noted
+    beside = tmp_path / "venv" / "bin"  # the interpreter's folder is first on the programs' PATH
+    beside.mkdir(parents=True)
+    (beside / "python").symlink_to(sys.executable)
+    (beside / "train-it").write_text("#!/bin/sh\n")
+    (beside / "train-it").chmod(0o755)
+    of_venv = job_file(
+        tmp_path / "of-venv",
+        "",
+        command="train-it --lr 1",
+        environment={"python": str(beside / "python")},
+    )
+    assert "PATH" not in howdah("check", str(of_venv)).text
     assert "no network interface 'eth99'" in howdah("run", str(absent), code=3).told
     refused = howdah("check", str(absent), "--backend", "yarn", code=2).told
     assert f"hadoop.keytab: there is no file {absent.parent / 'mine.keytab'}" in refused

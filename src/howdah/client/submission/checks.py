@@ -70,7 +70,7 @@ def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
         found.append(
             f"store: no job directory can be made in {base}: it, or a folder above, is closed to you"
         )
-    return (*found, *scripts.unknown_programs(loaded.job))
+    return (*found, *scripts.unknown_programs(loaded.job, loaded.source))
 
 
 def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:

@@ -11,9 +11,11 @@ import os
 import re
 import shlex
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from howdah.backends.interpreter import interpreter
 from howdah.frameworks import planning, registry
 from howdah.frameworks.programs import is_single_call
 from howdah.spec.checks.paths import near_name
@@ -61,12 +63,16 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
             yield key, f"there is no file {printable(os.path.normpath(file))}; {hint}"
 
 
-def unknown_programs(job: Job) -> Iterator[str]:
+def unknown_programs(job: Job, source: Path | None) -> Iterator[str]:
     """Programs that commands start, and that this machine does not find; each with its key.
 
     As with scripts, only what is certain: a made environment, or another ``PATH``, may have any.
     """
-    if job.environment.is_made or any("PATH" in each.env for each in (job, *job.roles.values())):
+    python = interpreter(job, str(source) if source else None, sys.executable)
+    path = os.pathsep.join((os.path.dirname(python), os.environ.get("PATH", os.defpath)))
+    if job.environment.is_made or any(
+        "PATH" in each.env for each in (job, job.preprocess or job, *job.roles.values())
+    ):
         return
     for key, command, _ in _commands(job):
         if isinstance(command, str) and not is_single_call(command.strip()):
@@ -74,7 +80,7 @@ def unknown_programs(job: Job) -> Iterator[str]:
         words = shlex.split(command) if isinstance(command, str) else list(command)
         name = words[0] if words else ""
         plain = name and "/" not in name and not _NOT_PLAIN.search(name)
-        if plain and not _PYTHON.fullmatch(name) and shutil.which(name) is None:
+        if plain and not _PYTHON.fullmatch(name) and shutil.which(name, path=path) is None:
             yield f"{key}: there is no program {shown(name)} on PATH here; install it, or correct its name"
 
 
