@@ -12,15 +12,18 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 
+from howdah.spark.feed import tls_proxy
 from howdah.spark.feed.messages import AssignmentRequest, Begin, Stop
 from howdah.spark.feed.tasks import feeder_client
 from howdah.spark.feed.tasks.feeder_client import (
     ControllerConnection,
+    EnoughRows,
     TrainerConnection,
     first_word,
 )
@@ -113,6 +116,51 @@ def test_sending_on_a_connection_that_was_ended_fails_as_on_any_that_is_broken(r
     with pytest.raises(OSError):
         accepted.send(Stop(), bytes(64 << 20))
     feeder.close()
+
+
+def test_a_feeder_of_another_host_hears_what_a_program_said_just_before_it_ended(rig: Rig) -> None:
+    server = rig.trainer()._server
+    assert server is not None
+    feeder = far(rig)
+    (proxy,) = psutil.Process().children()
+    (accepted,) = server._connections
+    proxy.suspend()  # it is slower than the program
+    until(lambda: proxy.status() == psutil.STATUS_STOPPED, "it stands still")
+    accepted.send(Stop(rows=7))
+    closing = threading.Thread(target=server.close)
+    closing.start()
+    until(lambda: accepted.closed, "the program has ended its connections")
+    with contextlib.suppress(psutil.NoSuchProcess):
+        proxy.resume()
+    with pytest.raises(EnoughRows):
+        while True:
+            feeder.wait()
+    closing.join()
+    feeder.close()
+    assert not proxy.is_running()
+
+
+def test_answers_come_whole_though_the_program_took_no_more_rows_and_hung_up() -> None:
+    """What comes last may be more than one write takes."""
+    (feeder, far_end), (near_end, program) = socket.socketpair(), socket.socketpair()
+    with feeder, program:
+        far_end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        answers = os.urandom(50_000)
+        program.sendall(answers)
+        program.close()
+        feeder.sendall(b"rows")
+
+        def join() -> None:
+            with far_end, near_end:
+                far_end.setblocking(False)
+                near_end.setblocking(False)
+                tls_proxy._join(far_end, near_end)  # pyright: ignore[reportArgumentType]
+
+        joining = threading.Thread(target=join)
+        joining.start()
+        got = b"".join(iter(lambda: feeder.recv(1 << 16), b""))
+        joining.join()
+    assert got == answers
 
 
 def test_rows_of_other_hosts_come_also_after_the_process_that_takes_them_was_killed(

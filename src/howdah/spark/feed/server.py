@@ -81,14 +81,14 @@ class FeedServer:
     def close(self) -> None:
         """End listening and every connection."""
         self._closed = True
-        with contextlib.suppress(RuntimeError):  # it was closed before
-            self._loop.call_soon_threadsafe(self._over.set)
-        self._admitting.join(CLOSE_S)
-        self._path.unlink(missing_ok=True)
         with self._lock:
             connections = list(self._connections)
         for connection in connections:
             connection.end()
+        with contextlib.suppress(RuntimeError):  # it was closed before
+            self._loop.call_soon_threadsafe(self._over.set)
+        self._admitting.join(CLOSE_S)
+        self._path.unlink(missing_ok=True)
 
     def _listen_here(self) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -129,7 +129,7 @@ class FeedServer:
             await self._over.wait()
             self._loop.remove_reader(self._here)
             self._loop.remove_reader(self._far)
-            self._end_proxy()
+        self._end_proxy(tls_proxy.LAST_S)
 
     def _accept_here(self) -> None:
         try:
@@ -166,14 +166,16 @@ class FeedServer:
             )
         self._await_far()
 
-    def _end_proxy(self) -> None:
+    def _end_proxy(self, last_s: float = 0.0) -> None:
+        """``last_s``: for what it has not passed on yet."""
         if self._proxy is None:
             return
         assert self._proxy.stdout is not None
         self._loop.remove_reader(self._proxy.stdout)
-        self._proxy.kill()
-        self._proxy.wait()
-        self._proxy.stdout.close()
+        with self._proxy as proxy:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                proxy.communicate(b"over", last_s)
+            proxy.kill()
         self._proxy = None
 
     def _await_far(self) -> None:

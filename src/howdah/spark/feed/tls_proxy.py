@@ -22,6 +22,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ HANDSHAKE_S = 20.0
 UNAUTHENTICATED = 64
 PARENT_S = 0.5
 """Between two looks whether the training process is still there."""
+LAST_S = 5.0
+"""For what was said last, once the training process hears nothing more."""
 ROWS_BYTES = 1 << 20
 ANSWERS_BYTES = 1 << 18
 
@@ -45,8 +48,8 @@ _LOG = logging.getLogger(__name__)
 def start(
     listener: socket.socket, secrets: Path, job_id: str, target: str
 ) -> subprocess.Popen[bytes]:
-    """Take over the accepting from that socket, for the Unix socket ``target``. It ends with this process, or is
-    killed; its output has an end then.
+    """Take over the accepting from that socket, for the Unix socket ``target``. It ends once something is written
+    to it, or with this process, and has passed on then what was said last; its output has an end then.
 
     Raises:
         OSError: the system does not let it start.
@@ -56,14 +59,14 @@ def start(
     return subprocess.Popen(
         [sys.executable, "-P", "-m", __name__, *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         pass_fds=(port,),
     )
 
 
 def main() -> None:
-    """Accept and pass on until the training process has gone."""
+    """Accept and pass on until the training process has gone, or says that it is over."""
     port, secrets, job_id, target, parent = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM):  # the program may still train when it has these
         signal.signal(number, signal.SIG_IGN)
@@ -80,14 +83,22 @@ class _Proxy:
         self._refusals = Seldom()
 
     async def run(self, listener: socket.socket, parent: int) -> None:
-        Listener(
+        over = asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin, over.set)
+        accepting = Listener(
             [listener],
             self._prove,
             UnauthenticatedPeers(UNAUTHENTICATED),
             silent_s=HANDSHAKE_S,
         )
-        while os.getppid() == parent:
-            await asyncio.sleep(PARENT_S)
+        while os.getppid() == parent and not over.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(over.wait(), PARENT_S)
+        accepting.close()
+        until = time.monotonic() + LAST_S
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread():
+                thread.join(max(0.0, until - time.monotonic()))
 
     async def _prove(self, peer: UnauthenticatedPeer) -> None:
         """Let a peer in that shows the certificate of a feeder of this job."""
@@ -101,9 +112,9 @@ class _Proxy:
                 )
             if not names_job(job, self._job_id):
                 raise IdentityError("The peer belongs to another job")
-            peer.proven()
             threading.Thread(target=self._pass_on, args=(tls,), daemon=True).start()
-        except (OSError, IdentityError) as error:
+            peer.proven()
+        except (OSError, IdentityError, RuntimeError) as error:  # RuntimeError: no more threads
             if self._refusals.now():
                 _LOG.warning("A feeder was not let in: %s", str(error) or "it takes too long")
         finally:
@@ -192,7 +203,7 @@ class _Way:
 def _join(far: ssl.SSLSocket, near: socket.socket) -> None:
     """Pass on what either says, until one of them ends."""
     rows, answers = ways = (_Way(far, near, ROWS_BYTES), _Way(near, far, ANSWERS_BYTES))
-    while not any(way.done for way in ways) and not all(way.over for way in ways):
+    while not any(way.done for way in ways) and not all(way.over and not way.gives for way in ways):
         moved = [way.move() for way in ways]
         if any(moved):
             continue
