@@ -345,7 +345,7 @@ def test_all_jobs_on_the_cluster_are_listed_wherever_they_were_put(
 ) -> None:
     at_home = make_alone()
     move(hdfs, store=f"{FS}/user/ada/.howdah/jobs")
-    of_site = make_trained()
+    of_site = make_failed()
     move(hdfs)
     own_store = make_trained()
     move(hdfs, store=f"{FS}/data")
@@ -354,7 +354,8 @@ def test_all_jobs_on_the_cluster_are_listed_wherever_they_were_put(
         tags = application.tags((), url.rpartition("/")[2], url)
         applications.append(yarn.ApplicationReportProto(applicationTags=tags))
     site = home / "site.toml"
-    site.write_text(f'store = "{STORE}"\n')
+    site.write_text('store = "${env:STORE}"\n')
+    monkeypatch.setenv("STORE", STORE)
     monkeypatch.setenv("HOWDAH_SITE", str(site))
 
     def listed(*options: str) -> set[str]:

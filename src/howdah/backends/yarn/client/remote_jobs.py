@@ -18,7 +18,8 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
 from howdah.spec import site as site_file
-from howdah.spec.problems import JobFileError
+from howdah.spec.problems import JobFileError, Problems
+from howdah.spec.substitute import in_environment
 from howdah.storage import jobdir, layout
 from howdah.storage.copies import local_copy
 from howdah.storage.copies.mirror import Mirror
@@ -317,9 +318,10 @@ def _store_of_site(env: Mapping[str, str]) -> str | None:
     """
     path = site_file.find(env)
     try:
-        store = None if path is None else site_file.read(path, env).table.get("store")
+        table = {} if path is None else site_file.read(path, env).table
     except JobFileError as error:
         raise BackendError(f"The site file cannot be read: {error}") from error
+    store = in_environment({"store": table.get("store")}, env, Problems())["store"]
     return store if isinstance(store, str) and "://" in store.removeprefix("file://") else None
 
 
