@@ -51,7 +51,8 @@ class Started:
         **fields: Any,
     ) -> None:
         kind = FarSubmission if far else SparkSubmission
-        self.submission = kind(spark, on_driver=on_driver, host=host, profile=profile)
+        self.submission = kind(spark, on_driver=on_driver, profile=profile)
+        self.submission.host = host or self.submission.host
         roles = roles or {"worker": 2}
         call = FunctionJob(function, args, roles=roles, spark=Spark(slots=slots), **fields)
         self.directory = submit(

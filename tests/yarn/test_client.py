@@ -191,7 +191,7 @@ def test_a_submission_whose_answer_is_lost_is_followed_and_can_be_stopped(
             with pytest.raises(BackendError, match="Whether YARN has taken the job") as caught:
                 await asyncio.to_thread(yarn.submit_file, path)
             relay.cut_at = None
-            job_id = re.search(r"'howdah stop (\S+)' ends it", str(caught.value))[1]
+            (job_id,) = re.findall(r"'howdah stop (\S+)' ends it", str(caught.value))
             run = await asyncio.to_thread(start, "attach", job_id)
             await asyncio.to_thread(run.until_line, "begun")
             await asyncio.to_thread(howdah, "stop", job_id, code=0)
