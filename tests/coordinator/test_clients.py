@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from howdah.coordinator.clients import live_job
+from howdah.coordinator.job_logs import JobLogs
 from howdah.core.messages import Exit, StopTask, Task
 from howdah.spec.model import Job, Role
 from howdah.wire import tls
@@ -299,6 +302,48 @@ async def test_a_status_has_the_newest_lines_though_nobody_watches(tmp_path: Pat
             status = await answered(channel, AskStatus())
             (first, _) = msgspec.json.decode(status.status, type=JobView).tasks
             assert first.last_line == line
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+
+
+@in_loop
+async def test_a_status_comes_also_where_a_log_cannot_be_read(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        zero, one = await job.backend.running(2)
+        channel = await client(job.directory)
+        job.directory.log_path(Task("worker", 0), 1).mkdir(parents=True)
+        zero.beat(log_size=9, step=1.0)
+        await until(lambda: coordinator.status.view().tasks[0].step == 1.0)
+        status = await answered(channel, AskStatus())
+        assert msgspec.json.decode(status.status, type=JobView).tasks[0].last_line is None
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+
+
+@in_loop
+async def test_a_status_comes_also_while_the_disk_with_the_logs_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = asyncio.Event()
+
+    async def last_line(logs: JobLogs, task: Task, attempt: int) -> None:
+        await moves.wait()
+
+    monkeypatch.setattr(JobLogs, "last_line", last_line)
+    monkeypatch.setattr(live_job, "LINES_S", 0.01)
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        zero, one = await job.backend.running(2)
+        channel = await client(job.directory)
+        zero.beat(log_size=9, step=1.0)
+        await until(lambda: coordinator.status.view().tasks[0].step == 1.0)
+        for _ in range(2):
+            status = await answered(channel, AskStatus())
+            assert msgspec.json.decode(status.status, type=JobView).tasks[0].step == 1.0
+        moves.set()
         zero.exit(0)
         one.exit(0)
         await job.finished()

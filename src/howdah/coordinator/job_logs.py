@@ -217,7 +217,7 @@ class JobLogs:
         path = self._directory.log_path(task, attempt)
         try:
             lines = await asyncio.to_thread(logs.tail, path, 1)
-        except FileNotFoundError:
+        except OSError:  # it is not there, or can't be read now: a status is made all the same
             return None
         return lines[-1] if lines else None
 

@@ -24,6 +24,9 @@ from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
 from howdah.wire.status import JobView
 
+LINES_S = 1.0
+"""For newest lines from a disk. One that stands still keeps no status back."""
+
 
 class NoLog(LookupError):
     """The attempt has no log, or not yet."""
@@ -65,6 +68,8 @@ class LiveJob:
         self._live = live
         self._metrics = metrics
         self._stacks = stacks
+        self._reading: asyncio.Task[bool] | None = None
+        """Of newest lines."""
 
     def view(self) -> JobView:
         """The status document with live measurements laid over it."""
@@ -73,7 +78,11 @@ class LiveJob:
     async def read_last_lines(self) -> None:
         """Have the tasks' newest lines in the next document. They are read while somebody watches: who
         only asks once would get none, or old ones."""
-        if await self._live.read_last_lines(self.logs.last_line):
+        if (reading := self._reading) is None or reading.done():
+            read = self._live.read_last_lines(self.logs.last_line)
+            reading = self._reading = asyncio.create_task(read, name="newest lines")
+        await asyncio.wait({reading}, timeout=LINES_S)
+        if reading.done() and reading.result():
             self.status.touch()
 
     def job(self) -> Job:
