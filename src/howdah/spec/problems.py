@@ -175,6 +175,10 @@ class Problems:
         """The value at ``path`` is not what the user meant: draw no conclusions from it."""
         self._doubtful.add(path)
 
+    def doubt_as(self, other: Problems) -> None:
+        """Doubt what ``other`` does, without its problems."""
+        self._doubtful |= other._doubtful
+
     def share(self, path: KeyPath, other: KeyPath, keys: Iterable[str]) -> None:
         """Take these keys of the table at ``path`` as keys of the one at ``other`` as well: written there,
         and as wrong."""

@@ -70,7 +70,10 @@ def read(
     if near := closest(BACKEND, table.keys() - hints.tables_with().keys()):
         problems.add((near,), "unknown key", f"did you mean {BACKEND}?")
         del table[near]
-    problems.table = table = in_environment(table, env, problems)
+    # No problem where a job's own value wins: what is in force is looked at once there is a job.
+    unset = Problems()
+    problems.table = table = in_environment(table, env, unset)
+    problems.doubt_as(unset)
     shape.check(table, problems)
     problems.raise_any()
     return document

@@ -35,6 +35,18 @@ def test_a_job_wins_over_the_sites_defaults(tmp_path: Path) -> None:
     assert job.env == {"A": "job", "B": "site"}
 
 
+def test_a_variable_that_a_default_lacks_is_no_problem_of_a_job_with_a_value_of_its_own(
+    tmp_path: Path,
+) -> None:
+    defaults = 'store = "hdfs:///${env:TEAM}"\n[limits]\nmax-instances = 4\n'
+    assert load_at(tmp_path, defaults, 'store = "/mine"\n' + JOB).store == "/mine"
+    (line,) = told(tmp_path, defaults)
+    assert line.startswith("site.toml:1: store: the environment variable TEAM is not set")
+    number = '[limits]\nmax-gpus = "${env:GPUS}"\n'
+    (line,) = told(tmp_path, number)
+    assert line.startswith("site.toml:2: limits.max-gpus: the environment variable GPUS is not set")
+
+
 def test_an_environment_is_one_choice(tmp_path: Path) -> None:
     site_text = '[environment]\npython = "python3.12"\n'
     assert load_at(tmp_path, site_text).environment.python == "python3.12"

@@ -321,8 +321,11 @@ def _store_of_site(env: Mapping[str, str]) -> str | None:
         table = {} if path is None else site_file.read(path, env).table
     except JobFileError as error:
         raise BackendError(f"The site file cannot be read: {error}") from error
-    store = in_environment({"store": table.get("store")}, env, Problems())["store"]
-    return store if isinstance(store, str) and "://" in store.removeprefix("file://") else None
+    unset = Problems()
+    store = in_environment({"store": table.get("store")}, env, unset)["store"]
+    if unset or not isinstance(store, str) or "://" not in store.removeprefix("file://"):
+        return None
+    return store
 
 
 def _job_ids(access: Access, base: str) -> list[str]:
