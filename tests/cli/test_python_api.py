@@ -20,6 +20,7 @@ import pytest
 
 import howdah
 from howdah import aio
+from howdah.backends.base import PerhapsSubmitted
 from howdah.backends.local.submit import LocalSubmission
 from howdah.client.handle import AsyncJobHandle
 from howdah.storage.jobdir import base_folder, list_jobs
@@ -397,6 +398,31 @@ def test_a_job_that_goes_on_after_its_cancelled_submission_is_named(
     howdah.connect(newest().job_id).stop()
     assert f"howdah stop {newest().job_id} stops it" in str(told[0].message)
     assert gone(newest()).outcome == "stopped"
+
+
+def test_a_job_that_may_go_on_after_its_cancelled_submission_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The cluster has got it, and does not answer any more."""
+    reached, cancelled = threading.Event(), threading.Event()
+
+    def unknown(*_: object, submission: LocalSubmission, **__: object) -> None:
+        reached.set()
+        assert cancelled.wait(60)
+        submission.close()
+        raise PerhapsSubmitted("Whether YARN has taken the job is not known")
+
+    async def test() -> None:
+        working = asyncio.create_task(aio.submit(job_file(tmp_path, WAITS)))
+        await asyncio.to_thread(reached.wait, 60)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+
+    monkeypatch.setattr(aio, "submit_loaded", unknown)
+    monkeypatch.setattr(LocalSubmission, "cancel", lambda submission: cancelled.set())
+    with pytest.warns(RuntimeWarning, match="Whether YARN has taken the job"):
+        asyncio.run(test())
 
 
 def test_a_job_whose_handle_cannot_be_had_is_stopped(

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.base import BackendError, Running, Submission
+from howdah.backends.base import BackendError, PerhapsSubmitted, Running, Submission
 from howdah.client.errors import (
     Abandoned,
     BadInput,
@@ -90,6 +90,9 @@ async def submitted(
     async def end() -> None:
         try:
             handle = await submitting
+        except PerhapsSubmitted as error:
+            _warn(str(error))
+            return
         except Exception:
             return  # why it was not submitted, nobody asks any more
         await take_back(handle)

@@ -215,7 +215,7 @@ class YarnSubmission:
                 meta = msgspec.structs.replace(directory.meta(), submitter=None)
                 directory.write_meta(meta)
                 raise PerhapsSubmitted(
-                    f"{error or 'Interrupted'}. Whether YARN has taken the job, as {meta.application_id},"
+                    f"{str(error) or 'Interrupted'}. Whether YARN has taken the job, as {meta.application_id},"
                     f" is not known: 'howdah status {meta.job_id}' tells as soon as YARN answers, and"
                     f" 'howdah stop {meta.job_id}' ends it"
                 ) from error
