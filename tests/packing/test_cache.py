@@ -214,3 +214,14 @@ def test_the_cache_is_where_the_desktop_standard_has_it() -> None:
     assert cache_folder({"HOME": "/home/me"}) == Path("/home/me/.cache/howdah")
     assert cache_folder({"HOME": "/home/me", "XDG_CACHE_HOME": "/big"}) == Path("/big/howdah")
     assert cache_folder({"HOME": "/h", "XDG_CACHE_HOME": "relative"}) == Path("/h/.cache/howdah")
+
+
+def test_a_folder_that_another_process_removes_meanwhile_hinders_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path)
+    old = cache.folder_of("old", Path.mkdir)
+    os.utime(old, (0, 0))
+    monkeypatch.setattr(Path, "rglob", lambda folder, pattern: iter([folder / "gone"]))
+    new = cache.folder_of("new", Path.mkdir)
+    assert (old.exists(), new.exists()) == (False, True)

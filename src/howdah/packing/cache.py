@@ -179,8 +179,9 @@ class Cache:
         gone: list[tuple[Path, int]] = []
         for path, status in _entries(self._folders):
             if status.st_mtime < now - unused_s:
-                files = (each for each in path.rglob("*") if not each.is_dir())
-                gone.append((path, sum(file.lstat().st_size for file in files)))
+                with contextlib.suppress(FileNotFoundError):  # another process removes it, too
+                    files = (each for each in path.rglob("*") if not each.is_dir())
+                    gone.append((path, sum(file.lstat().st_size for file in files)))
                 _remove(path)
         kept = {link.readlink().name for link in self._folders.glob(f"*/{_HELD}")}
         total = 0
