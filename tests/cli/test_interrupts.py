@@ -11,7 +11,8 @@ import pytest
 from howdah.cli.commands import run as run_commands
 from howdah.cli.main import main
 from howdah.client.lookup import listing
-from howdah.storage.jobdir import base_folder, list_jobs
+from howdah.client.sync import JobHandle
+from howdah.storage.jobdir import StorageError, base_folder, list_jobs
 from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, start, until
 
 SAVES = """
@@ -138,3 +139,20 @@ def test_a_job_whose_id_was_never_printed_does_not_go_on(
     source = ("--detach", "--source", str(tmp_path)) if command == "notebook" else (file,)
     assert main([command, *source]) == 130
     assert gone(newest()).outcome == "stopped"
+
+
+def test_a_job_whose_directory_cannot_be_read_to_stop_it_is_said_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    def unreadable(*_: object) -> None:
+        raise StorageError("its directory cannot be read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_commands, "_say_submitted", interrupted)
+        patched.setattr(JobHandle, "stop", unreadable)
+        assert main(["submit", str(job_file(tmp_path, SAVES))]) == 130
+    assert f"{newest().job_id} goes on" in capsys.readouterr().err
+    howdah("stop", "--now", newest().job_id)

@@ -177,10 +177,11 @@ def detached(
             from howdah.backends.base import BackendError
             from howdah.client.errors import HowdahError
             from howdah.client.sync import JobHandle
+            from howdah.storage.jobdir import StorageError
 
             try:
                 JobHandle(directory).stop("its submission was interrupted")
-            except (HowdahError, BackendError) as error:
+            except (HowdahError, BackendError, StorageError, OSError) as error:
                 echo(f"{directory.job_id} goes on, as it could not be stopped: {error}", err=True)
         raise
     finally:
