@@ -245,6 +245,24 @@ async def test_agents_have_their_time_although_a_commit_took_a_minute() -> None:
 
 
 @in_loop
+async def test_a_deadline_comes_also_where_every_commit_is_slow() -> None:
+    world, job = await _running(2)
+    for index in range(2):
+        await world.driver.durably(TaskJoined(task=Task("worker", index), attempt=1))
+    await world.driver.durably(TaskExited(task=Task("worker", 0), attempt=1, exit=Exit(code=1)))
+    assert job.tasks["worker:1"].state is TaskState.STOPPING
+
+    async def slowly() -> None:
+        world.now += 30
+
+    world.journal.commit = slowly  # type: ignore[method-assign]
+    for _ in range(40):
+        await world.driver.durably(Record(kind="note", text="the disk is slow"))
+    assert job.tasks["worker:1"].state is not TaskState.STOPPING
+    await world.end()
+
+
+@in_loop
 async def test_agents_have_their_time_although_the_coordinator_stood_still_for_a_minute() -> None:
     world, job = await _running(3)
     tasks = [Task("worker", index) for index in range(3)]

@@ -35,6 +35,8 @@ LATE_S = 2.0
 machine had decided, or not heard."""
 READ_S = 5.0
 """For what agents have sent to a process that stood still."""
+MOST_GIVEN_S = 600.0
+"""Until a round is in time again: where all are late, deadlines come nevertheless."""
 
 
 class JobOver(Exception):
@@ -101,6 +103,8 @@ class EventDriver:
         """The time of what was taken last."""
         self._late_s = 0.0
         """How long nothing was done for agents, which the machine is to be told."""
+        self._given_s = 0.0
+        """Of that, what it has been told since a round was in time."""
         self._wake = asyncio.Event()
         self._stopped = False
         self.advanced: Signal = Signal()
@@ -195,11 +199,13 @@ class EventDriver:
         if due is not None and now - due > LATE_S and math.isfinite(self._latest):
             # This process stood still: what came meanwhile is still to be read.
             self._late_s = max(self._late_s, now - due + READ_S)
-        if self._late_s:
+        late_s = min(self._late_s, MOST_GIVEN_S - self._given_s)
+        if late_s > 0:
             for item in self._inbox:
                 item.came = now
-            self._take(TimePassed(late_s=self._late_s), now, commands, records)
-            self._late_s = 0.0
+            self._take(TimePassed(late_s=late_s), now, commands, records)
+            self._given_s += late_s
+        self._late_s = 0.0
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
@@ -221,6 +227,8 @@ class EventDriver:
         await self._carry_out(commands)
         if (late_s := self._clock.now() - self._latest) > LATE_S:
             self._late_s = late_s
+        else:
+            self._given_s = 0.0
         self.advanced.send()
 
     def _take(

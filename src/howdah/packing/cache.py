@@ -183,7 +183,10 @@ class Cache:
                     files = (each for each in path.rglob("*") if not each.is_dir())
                     gone.append((path, sum(file.lstat().st_size for file in files)))
                 _remove(path)
-        kept = {link.readlink().name for link in self._folders.glob(f"*/{_HELD}")}
+        kept: set[str] = set()
+        for link in self._folders.glob(f"*/{_HELD}"):
+            with contextlib.suppress(FileNotFoundError):
+                kept.add(link.readlink().name)
         total = 0
         for used, path, record in self._records():
             archive = record.archive if record is not None else None

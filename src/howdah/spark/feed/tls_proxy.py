@@ -37,8 +37,8 @@ PARENT_S = 0.5
 """Between two looks whether the training process is still there."""
 LAST_S = 5.0
 """For what was said last, once the training process hears nothing more."""
-ROWS_BYTES = 1 << 20
-ANSWERS_BYTES = 1 << 18
+ROWS_BYTES = 1 << 18
+ANSWERS_BYTES = 1 << 16
 
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
