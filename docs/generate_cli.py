@@ -27,9 +27,10 @@ INTRODUCTION = """\
 
 This page has the output of `howdah COMMAND --help` for every command.
 
-You name a job by its id, by its name, or by enough of the beginning of its id. `@last` is the newest job. `attach`,
-`exec` and the commands that only read take the newest job if you give no id. If several jobs match, the command takes
-the one that still runs. If none of them runs, a whole name stands for its newest job, and a beginning is refused.
+You name a job by its id, by its name, or by enough of the beginning of either. `@last` is the newest job. `attach`,
+`exec` and the commands that only read take the newest job if you give no id. Jobs of the whole name come before those
+whose names only begin so. If several jobs match, the command takes the one that still runs. If none of them runs, a whole
+name stands for its newest job, and a beginning is refused.
 
 Howdah looks for job directories in `$HOWDAH_HOME/jobs` or, without that variable, in `~/.howdah/jobs`. `--store` names
 another place. If that is an `hdfs://` URL, names and beginnings of ids mean your jobs there, whichever machine submitted

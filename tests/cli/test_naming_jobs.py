@@ -35,6 +35,17 @@ def test_a_name_means_the_job_that_runs_and_otherwise_the_newest(tmp_path: Path)
     assert api.connect("@last").job_id == newest().job_id
 
 
+def test_a_whole_name_means_no_job_whose_name_only_begins_so(tmp_path: Path) -> None:
+    howdah("run", str(job_file(tmp_path / "a", "print('over')", name="digits")))
+    over = newest().job_id
+    howdah("submit", str(job_file(tmp_path / "b", WAITS, name="digits-tensorflow")))
+    other = newest()
+    assert over in howdah("status", "digits").text
+    assert f"{over} had ended already" in howdah("stop", "digits").text
+    assert howdah("stop", "digits-t").text == f"{other.job_id} stopped"
+    gone(other)
+
+
 def test_the_newest_job_is_followed_without_an_id(tmp_path: Path) -> None:
     howdah("submit", str(job_file(tmp_path, WAITS)))
     until(lambda: "begun" in howdah("logs", "@last").text, "it prints")

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -416,10 +416,17 @@ def is_called(job_id: str, name: str) -> bool:
     return bool(name) and name_of(job_id) == _as_in_ids(name)
 
 
-def answers(job_id: str, wanted: str) -> bool:
-    """Whether ``wanted`` is the job's id or name, or the beginning of either."""
+def answering(job_ids: Iterable[str], wanted: str) -> set[str]:
+    """Those that ``wanted`` is the id or the whole name of; if there are none, those whose id or name begins so."""
+    ids = set(job_ids)
+    if wanted in ids:
+        return {wanted}
     begins = re.sub(r"[^a-z0-9]+", "-", wanted.lower()).lstrip("-")
-    return bool(begins) and (job_id.startswith((wanted, begins)) or is_called(job_id, wanted))
+    if not begins:
+        return set()
+    return {each for each in ids if is_called(each, wanted)} or {
+        each for each in ids if each.startswith((wanted, begins))
+    }
 
 
 def find(base: Path, wanted: str) -> JobDirectory:
@@ -436,7 +443,8 @@ def find(base: Path, wanted: str) -> JobDirectory:
             return directory
     not_ours: list[NotYours] = []
     jobs = list_jobs(base, not_ours.append)
-    matching = [job for job in jobs if answers(job.job_id, wanted)]
+    found = answering((job.job_id for job in jobs), wanted)
+    matching = [job for job in jobs if job.job_id in found]
     if len(matching) == 1:
         return matching[0]
     if matching:

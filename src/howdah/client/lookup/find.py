@@ -53,7 +53,7 @@ def _is_elsewhere(store: str | None) -> bool:
 
 
 def find(wanted: str, store: str | None = None) -> JobDirectory:
-    """The job of that id or name, or whose id or name begins so, or that a cluster calls so.
+    """The job of that id or name, or that a cluster calls so; if there is none, the one whose id or name begins so.
 
     `LAST` is the newest job. Where several answer, one that has not ended comes before those that
     have. Of ended jobs that all have the whole name, the newest is meant.

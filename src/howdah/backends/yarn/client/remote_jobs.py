@@ -73,10 +73,9 @@ def find(
 
 
 def _called(wanted: str, urls: Mapping[str, str]) -> dict[str, str]:
-    """Of those jobs the one of that id, else all that answer."""
-    if wanted in urls:
-        return {wanted: urls[wanted]}
-    return {each: url for each, url in urls.items() if jobdir.answers(each, wanted)}
+    """Of those jobs the ones that answer to that."""
+    found = jobdir.answering(urls, wanted)
+    return {each: url for each, url in urls.items() if each in found}
 
 
 def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
