@@ -24,8 +24,9 @@ def test_a_name_means_the_job_that_runs_and_otherwise_the_newest(tmp_path: Path)
     assert second in howdah("status", "slow-train").text
     for beginning in ("slow", "Slow.T"):
         refused = howdah("status", beginning, code=2).told
-        assert f"'{beginning}' is the name or the beginning of 2 job ids ({second}, " in refused
-    assert f"did you mean {second}, " in howdah("logs", "slwo-train", code=2).told
+        assert f"'{beginning}' is the name or the beginning of 2 job ids (" in refused
+        assert second in refused
+    assert second in howdah("logs", "slwo-train", code=2).told.partition("did you mean ")[2]
     howdah("submit", str(job_file(tmp_path / "b", WAITS, name="slow-train")))
     running = newest()
     howdah("run", str(over))
