@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from howdah.storage.jobdir import JobDirectory
 from tests.acceptance.jobs import Job
-from tests.cli.howdah import ended_at_last, gone, howdah, job_file, lose, start, until
+from tests.cli.howdah import ended_at_last, gone, howdah, job_file, lose, newest, start, until
 
 PROGRAM = """
 import time
@@ -38,7 +39,8 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
         assert job.run.end() == 3
         name = job.directory.job_id
         rerun = f"howdah rerun {name}{' --resume' if with_checkpoint else ''}."
-        assert f"howdah attach --revive {name}; to begin anew: {rerun}" in job.run.told
+        anew = f"to begin anew once they have ended: {rerun}"
+        assert f"howdah attach --revive {name}; {anew}" in job.run.told
         assert f"left {name} behind" not in job.run.told
 
         shown = howdah("status", name).text
@@ -53,6 +55,33 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
         assert "worker:0 | done" in "\n".join(again.out).replace("worker:0#2", "worker:0")
         assert gone(JobDirectory(job.directory.path)).outcome == "succeeded"
         assert howdah("attach", "--revive", name).end() == 0, "one that has ended stays as it is"
+
+
+@pytest.mark.timeout(120)
+def test_a_lost_job_is_neither_removed_nor_run_again_while_its_programs_run(tmp_path: Path) -> None:
+    file = job_file(tmp_path, PROGRAM.format(end=str(tmp_path / "end")), roles={"worker": {}})
+    howdah("submit", str(file))
+    directory = newest()
+    name = directory.job_id
+    until(lambda: "begun" in howdah("logs", name).text, "it runs")
+    lose(directory)
+    still = "its programs still run, and end by themselves within 20 s"
+    for command in ("rm", "rerun", "stop"):
+        refused = howdah(command, name, code=3).told
+        assert still in refused and f"howdah attach --revive {name}" in refused, refused
+
+    def states() -> list[str]:
+        (view,) = howdah("status", name, "--json").documents()
+        return [task["state"] for task in view["tasks"]]
+
+    assert states() == ["running"]
+    shown = howdah("status", name).text
+    assert still in shown and "did the machine restart?" not in shown
+    until(lambda: states() == ["ended"], "the end of its programs", 60)
+    assert still not in howdah("status", name).text
+    # Nobody was left to remove its socket.
+    Path(json.loads((directory.path / "node.json").read_bytes())["socket"]).unlink()
+    assert howdah("rm", name).text.startswith(f"{name} removed")
 
 
 @pytest.mark.timeout(120)

@@ -54,9 +54,11 @@ def test_a_job_that_was_killed_without_a_trace_is_lost_on_the_list_its_page_and_
     # The open page finds out by itself.
     expect(page.locator("#phase")).to_have_text("Lost")
     expect(page.locator("#feed")).to_have_text("Ended")
-    expect(page.locator("#reason")).to_contain_text("neither its coordinator nor its node daemon")
+    expect(page.locator("#reason")).to_contain_text("its programs still run, and end by themselves")
     expect(page.locator("#reason")).to_contain_text(f"howdah attach --revive {job_id}")
-    expect(page.locator("#task-rows .state")).to_have_text(["ended", "ended"])
+    expect(page.locator("#task-rows .state")).to_have_text(["running", "running"])
+    expect(page.locator("#task-rows .state")).to_have_text(["ended", "ended"], timeout=60_000)
+    expect(page.locator("#reason")).to_contain_text("neither its coordinator nor its node daemon")
     expect(page.locator("#stop")).to_be_hidden()
     page.reload()
     expect(page.locator("#phase")).to_have_text("Lost")

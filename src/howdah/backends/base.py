@@ -373,6 +373,13 @@ class Site(Protocol):
         """What may have become of a job that nobody runs, and what to do."""
         ...
 
+    def left_running(self, *, thorough: bool = False) -> str:
+        """What of a job that nobody runs still does, and until when, as words after its id; empty if nothing does.
+
+        ``thorough``: processes that have lost their agent as well, which takes a look at all of the machine.
+        """
+        return ""
+
     def revive(self) -> None:
         """Run a job again that nobody runs any more, where it was.
 

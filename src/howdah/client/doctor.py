@@ -15,7 +15,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from howdah.agent.host.processes import command_line
 from howdah.agent.host.tcp_table import LISTEN, tables
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError, Running
@@ -332,7 +331,7 @@ def _leftovers(store: str | None) -> Iterator[DoctorFinding]:
     ended = {job.job_id for job in here} - {job.job_id for job in unfinished}
     gone = ended.union(job.job_id for job in lost)
     known = {job.job_id for job in jobs} - gone
-    for job_id, pids in _strays(known).items():
+    for job_id, pids in processes.strays(known).items():
         numbers = " ".join(map(str, pids))
         if job_id in gone:
             state = "is over" if job_id in ended else "is lost"
@@ -348,25 +347,6 @@ def _leftovers(store: str | None) -> Iterator[DoctorFinding]:
                 f"it is not in {base_folder(store)}: look where it is (another --store, a cluster) before "
                 "you end them",
             )
-
-
-def _strays(known: set[str]) -> dict[str, list[int]]:
-    """Processes by job whose marker they carry, if neither job nor agent nor daemon is there."""
-    everything = {seen.stat.pid: seen for seen in processes.snapshot()}
-
-    def cared_for(pid: int) -> bool:
-        while pid in everything:
-            if any(word.endswith("/backends/local/boot.py") for word in command_line(pid)):
-                return True
-            pid = everything[pid].stat.parent
-        return False
-
-    strays: dict[str, list[int]] = {}
-    for pid, seen in everything.items():
-        job_id = (seen.marker or "").partition("/")[0]
-        if job_id and job_id not in known and not cared_for(pid):
-            strays.setdefault(job_id, []).append(pid)
-    return strays
 
 
 def _runs_here(job: JobDirectory) -> bool:

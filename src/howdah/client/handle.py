@@ -196,13 +196,14 @@ class AsyncJobHandle:
                 view = msgspec.structs.replace(view, reason=why)
         if state is not Running.NO:
             return view
+        left = await asyncio.to_thread(site.left_running)
         lost = await asyncio.to_thread(site.lost)
         return msgspec.structs.replace(
             view,
             lost=True,
             reason=lost.what,
             advice=lost.remedy,
-            tasks=offline_job.ended(view.tasks),
+            tasks=view.tasks if left else offline_job.ended(view.tasks),
         )
 
     def ended(self) -> JobView | None:

@@ -162,6 +162,11 @@ def remove(directory: JobDirectory) -> Removed:
         )
     site = site_of(directory)
     _check_ended(directory, site)
+    if site.final() is None and (left := site.left_running(thorough=True)):
+        raise Refused(
+            f"{directory.job_id} is not removed: nobody runs it any more, but {left}. Then try again, "
+            f"or go on with it: howdah attach --revive {directory.job_id}"
+        )
     _check_not_needed(directory)
     stays = ""
     with contextlib.suppress(StorageError):
@@ -208,7 +213,7 @@ def _unended_reruns(base: Path, of: str | None = None) -> Iterator[JobDirectory]
             if begun_from is None or of not in (None, begun_from) or other.final() is not None:
                 continue
             site = site_of(other)
-            if site.final() is None and site.running() is not Running.NO:
+            if site.final() is None and (site.running() is not Running.NO or site.left_running()):
                 yield other
         except (StorageError, BackendError):
             continue  # what cannot be read does not run

@@ -22,6 +22,7 @@ from howdah.backends.base import BackendError, Running
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
+from howdah.client.following.offline_job import ended
 from howdah.client.following.tunnel import tunnel
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup.listing import look
@@ -509,8 +510,9 @@ class JobPages:
             raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
         gate = Gate(source, (), self._gate.clock)  # type: ignore[arg-type]
         watchers = stream.Watchers(source)  # type: ignore[arg-type]
-        # One that waits for its coordinator is asked again and again instead of followed.
-        watchers.closing = view is not None and not view.lost
+        # One that waits for its coordinator is asked again and again instead of followed, and so is
+        # a lost one whose programs still end.
+        watchers.closing = view is not None and not (view.lost and view.tasks == ended(view.tasks))
         note = f"Events of this job may be missing here: {source.missing}."
         frame = msgspec.structs.replace(self._frame, note=note if source.missing else "")
         routes = job_routes(source, gate, watchers, frame)  # type: ignore[arg-type]

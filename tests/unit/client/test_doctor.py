@@ -14,6 +14,8 @@ import pytest
 from howdah.backends.gpus import Device, GpuError
 from howdah.client import doctor
 from howdah.client.doctor import DoctorFinding, Health
+from howdah.client.errors import Refused
+from howdah.client.removal import remove
 from howdah.storage.jobdir import base_folder
 from tests.unit.client.coordinators import FINAL, job_directory
 
@@ -122,6 +124,14 @@ def test_processes_of_a_job_that_is_over_are_named() -> None:
         found = examine()[f"job {directory.job_id}"]
     assert found.text.startswith("is over, but has processes")
     assert found.hint == f"end them: kill {pid}"
+
+
+def test_a_lost_job_is_not_removed_while_processes_of_it_run_without_an_agent() -> None:
+    directory = job_directory(base_folder())
+    (directory.path / "node.json").write_text('{"pid": 1, "start": 1, "socket": ""}')
+    with process_of(directory.job_id) as pid, pytest.raises(Refused, match=f"kill {pid}\\."):
+        remove(directory)
+    remove(directory)
 
 
 def test_nobody_is_told_to_kill_processes_of_a_job_that_may_be_running_elsewhere() -> None:

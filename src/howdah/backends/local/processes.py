@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
-from howdah.agent.host.processes import HAS_PROC, MARKER, Stat, stat
+from howdah.agent.host.processes import HAS_PROC, MARKER, Stat, command_line, stat
 
 __all__ = [
     "MARKER",
@@ -24,6 +24,7 @@ __all__ = [
     "open_descriptor",
     "snapshot",
     "start_of",
+    "strays",
 ]
 
 _MARKER_BYTES = b"\0" + MARKER.encode() + b"="
@@ -80,6 +81,25 @@ def belonging(
         if not more:
             return found
         found |= more
+
+
+def strays(known: Collection[str] = ()) -> dict[str, list[int]]:
+    """Processes by job whose marker they carry, if neither agent nor daemon is there, but of ``known`` jobs."""
+    everything = {seen.stat.pid: seen for seen in snapshot()}
+
+    def cared_for(pid: int) -> bool:
+        while pid in everything:
+            if any(word.endswith("/backends/local/boot.py") for word in command_line(pid)):
+                return True
+            pid = everything[pid].stat.parent
+        return False
+
+    found: dict[str, list[int]] = {}
+    for pid, seen in everything.items():
+        job_id = (seen.marker or "").partition("/")[0]
+        if job_id and job_id not in known and not cared_for(pid):
+            found.setdefault(job_id, []).append(pid)
+    return found
 
 
 def is_guard(pid: int) -> bool:

@@ -7,7 +7,7 @@ import shutil
 
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
-from howdah.backends.local.processes import alive
+from howdah.backends.local.processes import alive, strays
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
 from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.storage.jobdir import JobDirectory
@@ -35,12 +35,26 @@ class LocalSite(LocalDirectorySite):
         directory = self._directory
         if self._cut_off():
             return submitter_liveness.never_handed_over(directory.meta(), "the local backend")
+        left = self.left_running()
+        anew = "to begin anew once they have ended" if left else "to begin anew"
         return Lost(
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
-            f"is alive ({_likely(directory)})",
-            f"To go on where it was: howdah attach --revive {directory.job_id}; to begin anew: "
+            f"is alive{f', but {left}' if left else f' ({_likely(directory)})'}",
+            f"To go on where it was: howdah attach --revive {directory.job_id}; {anew}: "
             f"{self._rerun()}. What it left is in {directory.path}",
         )
+
+    def left_running(self, *, thorough: bool = False) -> str:
+        # Only here: few commands meet a lost job.
+        from howdah.backends.local.backend import LEASE_S
+        from howdah.backends.local.node.agents import read_process
+
+        agents = map(read_process, self._directory.containers.glob("*"))
+        if any(agent is not None and alive(agent.pid, agent.start) for agent in agents):
+            return f"its programs still run, and end by themselves within {LEASE_S:g} s"
+        if thorough and (left := strays().get(self._directory.job_id)):
+            return f"processes of it still run without an agent; to end them: kill {' '.join(map(str, left))}"
+        return ""
 
     def revive(self) -> None:
         revive(self._directory.path)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from howdah.backends.base import Step
-from howdah.client.errors import BadInput
+from howdah.backends.base import Running, Step
+from howdah.client.errors import BadInput, Refused
+from howdah.client.lookup.site import site_of
 from howdah.client.submission.functions import carry_over
 from howdah.client.submission.loading import load_again
 from howdah.client.submission.submit import quiet, submit
@@ -29,9 +30,17 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
 
     Raises:
         BadInput: it is to be resumed, and has no complete checkpoint.
+        Refused: nobody runs it any more, but its programs have not ended yet.
         JobFileError: it cannot be run any more (its source folder is gone).
         StorageError: its documents are missing or damaged.
     """
+    site = site_of(before)
+    if site.at_hand and site.final() is None and site.running() is Running.NO:
+        if left := site.left_running():
+            raise Refused(
+                f"{before.job_id} is not run a second time beside itself: nobody runs it any more, but {left}. "
+                f"Then try again, or go on with it: howdah attach --revive {before.job_id}"
+            )
     loaded = load_again(before, overrides)
     if resume:
         if loaded.job.checkpoint is None:
@@ -99,9 +108,6 @@ def go_on(directory: JobDirectory) -> None:
     Raises:
         BackendError: it cannot be started.
     """
-    from howdah.backends.base import Running
-    from howdah.client.lookup.site import site_of
-
     if directory.final() is None:
         site = site_of(directory)
         if site.final() is None and site.running() is Running.NO:

@@ -80,7 +80,7 @@ class Feed extends EventTarget {
 
   #lost() {
     this.#pause();
-    if (store.over) {
+    if (store.over && !store.lingers) {
       this.#become("over");
       return;
     }

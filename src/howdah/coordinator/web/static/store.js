@@ -18,6 +18,11 @@ class Store extends EventTarget {
     return this.job?.phase === "finished" || this.job?.lost === true;
   }
 
+  /** Programs of a lost job that end by themselves are to be asked after until they have. */
+  get lingers() {
+    return this.job?.lost === true && [...this.tasks.values()].some((task) => !["succeeded", "ended"].includes(task.state));
+  }
+
   status(patch) {
     this.skew = patch.time - Date.now() / 1000;
     this.version = patch.version;
