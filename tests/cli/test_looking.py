@@ -327,6 +327,30 @@ def test_only_scripts_that_certainly_are_not_there_are_named(
     assert not check(command="python gone.py", framework="dask", roles=roles)
 
 
+@pytest.mark.parametrize("backend", ["local", "yarn"])
+def test_check_says_that_an_environment_cannot_be_built_without_uv(
+    backend: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def notes(**environment: str) -> list[str]:
+        file = job_file(tmp_path, "", environment=environment)
+        for name in ("pyproject.toml", "requirements.txt"):
+            (file.parent / name).touch()
+        assert main(["check", str(file), "--backend", backend, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["notes"]
+
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for key, value in (("project", "."), ("requirements", "requirements.txt")):
+        (note,) = notes(**{key: value})
+        assert note.startswith(f"environment.{key}: ") and "pip install uv" in note
+    assert notes(python=sys.executable) == []
+    (tmp_path / "uv").touch(mode=0o755)
+    assert notes(project=".") == []
+
+
 def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
     for framework in ("command", "tensorflow", "pytorch", "dask"):
         file = tmp_path / f"{framework}.toml"

@@ -24,6 +24,8 @@ from howdah.backends.local import processes, runtime_paths
 from howdah.client.lookup.site import running, site_of
 from howdah.client.submission.begin import backend_of_site
 from howdah.frameworks import registry as frameworks
+from howdah.packing.archives import PackingError
+from howdah.packing.python import uv
 from howdah.spec import site
 from howdah.spec.model import Network
 from howdah.spec.problems import JobFileError
@@ -67,6 +69,7 @@ def examine(store: str | None = None) -> Iterator[DoctorFinding]:
         _ports,
         _limits,
         _py_spy,
+        _uv,
         _gpus,
         _packages,
         _plugins,
@@ -272,6 +275,14 @@ def _py_spy() -> Iterator[DoctorFinding]:
         f"cannot look into other processes: {words}",
         "allow it with: sysctl -w kernel.yama.ptrace_scope=0, in a container --cap-add SYS_PTRACE",
     )
+
+
+def _uv() -> Iterator[DoctorFinding]:
+    try:
+        yield fine("uv", uv.find())
+    except PackingError:
+        text = "not found: an [environment] of requirements or a project cannot be built here"
+        yield warning("uv", text, f"{sys.executable} -m pip install uv")
 
 
 def _gpus() -> Iterator[DoctorFinding]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.backends.findings import fine
 from howdah.backends.gpus import Device, GpuError
 from howdah.client import doctor
 from howdah.client.doctor import DoctorFinding, Health
@@ -80,6 +81,18 @@ def test_a_gpu_that_cannot_be_used_is_a_warning_and_hides_no_other(
     assert found["GPUs"].text == "NVIDIA GB10, GPU-1"
     assert found["GPU 0"].health is Health.WARNING
     assert found["GPU 0"].text == "can't be used: GPU is lost"
+
+
+def test_uv_is_looked_for_where_environments_would_be_built_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = examine()["uv"]
+    assert missing.health is Health.WARNING and "[environment]" in missing.text
+    assert missing.hint is not None and "pip install uv" in missing.hint
+    (tmp_path / "uv").touch(mode=0o755)
+    assert examine()["uv"] == fine("uv", str(tmp_path / "uv"))
 
 
 def test_a_driver_that_cannot_be_asked_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:

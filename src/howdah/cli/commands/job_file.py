@@ -132,7 +132,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     wrong, and what is allowed. Exits with 0 if there is no problem, otherwise with 2.
 
     A key that the backend does not honour is a problem if the programs would not run as the file
-    says; otherwise it is a note. That this machine cannot run the job (too little memory, no GPU, no
+    says; otherwise it is a note. That this machine cannot run the job (too little memory, no GPU, no uv, no
     such Python, program or network interface) is a note too, as the file may be meant for another one. Files that the job names,
     and scripts that its commands start, must exist. The check also tries the stores of checkpoints and outputs: it writes a small file
     there and removes it. If only the cluster can reach a store, it says so.

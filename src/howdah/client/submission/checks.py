@@ -51,9 +51,11 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
 
 
 def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
-    """Why this machine would not run the job. Only for commands that look: the file may be meant for another one."""
+    """Why this machine would not run or submit the job. Only for commands that look: the file may be meant for
+    another one."""
+    unbuilt = tuple(_without_uv(loaded.job))
     if backend != LOCAL:
-        return ()
+        return unbuilt
     from howdah.backends.base import BackendError
     from howdah.backends.local import machine
     from howdah.frameworks import planning
@@ -70,7 +72,20 @@ def refused_here(loaded: LoadedJob, backend: str) -> tuple[str, ...]:
         found.append(
             f"store: no job directory can be made in {base}: it, or a folder above, is closed to you"
         )
-    return (*found, *scripts.unknown_programs(loaded.job, loaded.source))
+    return (*found, *unbuilt, *scripts.unknown_programs(loaded.job, loaded.source))
+
+
+def _without_uv(job: Job) -> Iterator[str]:
+    key = next((k for k in ("requirements", "project") if getattr(job.environment, k)), None)
+    if key is None:  # most jobs: nothing to import
+        return
+    from howdah.packing.archives import PackingError
+    from howdah.packing.python import uv
+
+    try:
+        uv.find()
+    except PackingError as error:
+        yield f"environment.{key}: {error}"
 
 
 def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
