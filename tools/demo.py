@@ -52,6 +52,7 @@ def main() -> int:
         print(f"Accuracy {min(accuracies):.4f} is not above {GOOD_ENOUGH}.")
         return 1
     print(f"Accuracy {min(accuracies):.4f} > {GOOD_ENOUGH}: the model has learnt the digits.")
+    print("To use howdah here: source .venv/bin/activate, then docs/tutorial.md.")
     return 0
 
 

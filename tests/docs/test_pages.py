@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -51,3 +53,16 @@ def test_the_make_targets_that_pages_name_exist() -> None:
 def test_the_readme_has_the_two_commands() -> None:
     lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
     assert [line.split()[1] for line in lines if line.startswith("make ")][:2] == ["demo", "test"]
+
+
+def test_the_demo_ends_with_how_to_go_on_and_the_readme_shows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tmp_path / "howdah"
+    job.write_text("#!/bin/sh\necho 'chief:0 | final accuracy 0.9776'\n")
+    job.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert runpy.run_path(str(ROOT / "tools/demo.py"))["main"]() == 0
+    *_, accuracy, going_on = capsys.readouterr().out.splitlines()
+    assert "source .venv/bin/activate" in going_on
+    assert f"{accuracy}\n{going_on}\n" in (ROOT / "README.md").read_text(encoding="utf-8")
