@@ -53,7 +53,11 @@ def test_init_writes_a_job_file_for_a_plugin(
     plugged: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", "--framework", "mine", "-"]) == 0
-    assert tomllib.loads(capsys.readouterr().out)["framework"] == "mine"
+    written = capsys.readouterr().out
+    assert tomllib.loads(written)["framework"] == "mine"
+    assert "plug-in" in written
+    of_plain_programs = ("[roles.server]", "mode =", "after =")
+    assert not [part for part in of_plain_programs if part in written]
 
 
 def test_a_broken_plugin_is_reported_where_it_is_asked_for(plugged: None):

@@ -104,14 +104,12 @@ def _template(framework: str) -> str:
     import json
 
     from howdah.frameworks import registry
-    from howdah.spec.templates import NAMES, template
+    from howdah.spec.templates import NAMES, PLUGIN, template
 
     if framework in NAMES:
         return template(framework)
     if framework in registry.plugins():
-        # A plug-in brings no template of its own.
-        named = f"\nframework = {json.dumps(framework)}\ncommand = "
-        return template("command").replace("\ncommand = ", named, 1)
+        return template(PLUGIN).replace('"NAME"', json.dumps(framework), 1)
     known = [*NAMES, *sorted(registry.plugins())]
     close = difflib.get_close_matches(framework, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"

@@ -19,6 +19,8 @@ NAMES = (
     "mpi",
     "command",
 )
+PLUGIN = "plugin"
+"""For frameworks of plug-ins, which bring no template of their own: with ``NAME`` in the name's stead."""
 
 SCHEMA = """\
 #:schema ./job-file.schema.json
@@ -35,9 +37,9 @@ def template(framework: str) -> str:
     """The commented TOML of a job file for that framework.
 
     Raises:
-        KeyError: there is no template of that name; `NAMES` has all.
+        KeyError: there is no template of that name; `NAMES` and `PLUGIN` are all.
     """
-    if framework not in NAMES:
+    if framework not in (*NAMES, PLUGIN):
         raise KeyError(framework)
     text = _read(framework)
     # In TOML the job's own keys come before any table, so they cannot stand with the other options.
