@@ -114,6 +114,16 @@ LIMITS = {
         "job.toml:4: roles.worker.gpus: the job asks for 8 GPUs, and may have 7; "
         "the limit is set by site.toml",
     ),
+    "max-resources = { vcores = 6 }": (
+        "cores = 2\n",
+        "job.toml:4: roles.worker.cores: the job asks for 8 CPU cores, and may have 6; "
+        "the limit is set by site.toml",
+    ),
+    "max-resources = { memory-mb = 4096 }": (
+        'memory = "1.5g"\n',
+        "job.toml:4: roles.worker.memory: the job asks for 6,144 MiB of memory, "
+        "and may have 4,096; the limit is set by site.toml",
+    ),
     'max-memory = "4g"': (
         'memory = "1.5g"\n',
         "job.toml:4: roles.worker.memory: the job asks for 6,144 MiB of memory, "

@@ -31,11 +31,18 @@ def findings(job: Job, limits: Limits) -> Iterator[Breach]:
     gpus = {name: tasks[name] * role.gpus for name, role in job.roles.items()}
     yield from _most("GPUs", gpus, limits.max_gpus, "gpus")
     for resource, most in limits.max_resources.items():
-        if resource == "yarn.io/gpu":
-            yield from _most("GPUs", gpus, most, "gpus")
-            continue
-        amounts = {n: tasks[n] * role.resources.get(resource, 0) for n, role in job.roles.items()}
-        yield from _most(resource, amounts, most, "resources")
+        match resource:  # what roles ask for by keys of their own
+            case "yarn.io/gpu":
+                yield from _most("GPUs", gpus, most, "gpus")
+            case "vcores":
+                yield from _most("CPU cores", cores, most, "cores")
+            case "memory-mb":
+                yield from _memory(job.roles, tasks, f"{most}m")
+            case _:
+                asked = {
+                    n: tasks[n] * each.resources.get(resource, 0) for n, each in job.roles.items()
+                }
+                yield from _most(resource, asked, most, "resources")
     if limits.max_memory is not None:
         yield from _memory(job.roles, tasks, limits.max_memory)
 
