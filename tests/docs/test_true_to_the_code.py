@@ -116,12 +116,11 @@ def test_the_framework_shown_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     page = DOCS / "frameworks" / "index.md"
     (code,) = [block.text for block in blocks("python") if block.page == page]
     project = next(block.text for block in blocks("text") if "[project.entry" in block.text)
-    (point,) = tomllib.loads(project)["project"]["entry-points"][registry.GROUP].items()
-    shown = ModuleType(point[1].partition(":")[0])
+    ((name, value),) = tomllib.loads(project)["project"]["entry-points"][registry.GROUP].items()
+    shown = ModuleType(value.partition(":")[0])
     monkeypatch.setitem(sys.modules, shown.__name__, shown)
-    monkeypatch.setattr(
-        registry, "entry_points", lambda *, group: [EntryPoint(*point, registry.GROUP)]
-    )
+    point = EntryPoint(name, value, registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [point])
     exec(code, vars(shown))
     registry.get.cache_clear()
     made = gangs.job("toy", {"worker": 2, "tensorboard": 1})
