@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -79,8 +78,9 @@ def test_a_lost_job_is_neither_removed_nor_run_again_while_its_programs_run(tmp_
     assert still in shown and "did the machine restart?" not in shown
     until(lambda: states() == ["ended"], "the end of its programs", 60)
     assert still not in howdah("status", name).text
-    # Nobody was left to remove its socket.
-    Path(json.loads((directory.path / "node.json").read_bytes())["socket"]).unlink()
+    (tmp_path / "end").touch()
+    again = howdah("attach", "--revive", name).told
+    assert "nobody saw how: not heard by a coordinator for 20 s, its lease" in again, again
     assert howdah("rm", name).text.startswith(f"{name} removed")
 
 

@@ -20,6 +20,7 @@ from howdah.backends.base import BackendError, RoleResources, role_resources
 from howdah.backends.local import processes, runtime_paths
 from howdah.backends.local.backend import LocalBackend
 from howdah.backends.local.messages import Acknowledge, Launched, Release
+from howdah.backends.local.node import agents
 from howdah.backends.local.node.forking import fork
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
@@ -322,6 +323,20 @@ def test_resources_of_every_role_are_numbers() -> None:
         label="fast",
         placement=Placement(spread=True),
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-27 12:00:00,123 ERROR howdah.agent.agent: no room: give it more",
+        "2026-11-27 12:00:00.123 WARNING no room: give it more",
+        "2026-11-27 12:00:00 no room: give it more",
+        "no room: give it more",
+    ],
+)
+def test_the_last_words_of_a_log_are_told_without_its_stamp(line: str, tmp_path: Path) -> None:
+    (tmp_path / "agent.log").write_text(f"earlier\n{line}\n\n")
+    assert agents.last_words(tmp_path) == "no room: give it more"
 
 
 def test_the_local_backend_is_found_by_name(tmp_path: Path) -> None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
+
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? "
+    r"(?:(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) (?:(?:howdah|asyncio)[\w.]*: )?)?(?=\S)"
+)
+"""Time, level and logger, as agents, coordinators and `note` write them."""
 
 
 def log_to(path: Path) -> None:
@@ -28,11 +35,12 @@ def note(text: str) -> None:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a file that is not blank, at most 500 characters; "" if there is none."""
+    """The last line of a file that is not blank, without its stamp, at most 500 characters; "" if there is none."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             lines = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip()[:500] for line in reversed(lines) if line.strip()), "")
+    line = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return line[found.end() if (found := _STAMP.match(line)) else 0 :][:500]
