@@ -97,8 +97,10 @@ def test_a_resource_that_is_a_key_of_its_own_elsewhere_is_recognised(tmp_path: P
 def test_check_and_a_dry_run_say_that_this_machine_cannot_run_the_job(tmp_path: Path) -> None:
     """Which may be meant for another one."""
     large = job_file(tmp_path, "", roles={"worker": {"memory": "999t"}})
-    for looks in (["check", str(large)], ["run", "--dry-run", str(large)]):
-        assert "This machine can never run the job" in howdah(*looks).text
+    assert "This machine can never run the job" in howdah("run", "--dry-run", str(large)).text
+    told = howdah("check", str(large)).out
+    assert told[0] == f"{large} is well-formed, but this machine can never run it as it is:"
+    assert told[1].startswith("  roles.worker.memory: ") and len(told) == 2, told
     (checked,) = howdah("check", "--json", str(large)).documents()
     assert checked["ok"] and "worker" in checked["notes"][0]
     python = job_file(tmp_path / "other", "", environment={"python": "nowhere/python"})

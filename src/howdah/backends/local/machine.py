@@ -42,6 +42,10 @@ def look(
     return machine, devices
 
 
+NEVER = "This machine can never run the job:\n"
+"""Before the reasons."""
+
+
 def refuse_impossible(
     roles: Mapping[str, RoleResources], plan: Plan | None, machine: MachineCapacity
 ) -> None:
@@ -51,9 +55,7 @@ def refuse_impossible(
         BackendError: with every reason.
     """
     if problems := impossible(roles, plan, machine):
-        raise BackendError(
-            "This machine can never run the job:\n" + "\n".join(f"  {p}" for p in problems)
-        )
+        raise BackendError(NEVER + "\n".join(f"  {p}" for p in problems))
 
 
 def check(

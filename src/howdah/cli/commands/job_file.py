@@ -148,20 +148,25 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     try:
         loaded = load_file(job, overrides)
         example = substitute_job_id(loaded.job, new_job_id(loaded.job.name))
-        notes = checks.check(loaded, example, backend) + checks.refused_here(loaded, backend)
+        notes = checks.check(loaded, example, backend)
+        refused = checks.refused_here(loaded, backend)
     except JobFileError as error:
         if not as_json:
             raise
         echo_json({"ok": False, "problems": error.problems, "notes": []})
         return ExitCode.BAD_INPUT
     if as_json:
-        echo_json({"ok": True, "problems": [], "notes": notes})
+        echo_json({"ok": True, "problems": [], "notes": notes + refused})
     else:
+        from howdah.backends.local import machine
         from howdah.cli.commands.dryrun import in_words
 
-        echo(f"{job} is fine: {in_words(loaded.job)}")
-        for text in notes:
-            echo(textwrap.indent(text, "  "))
+        if refused:
+            echo(f"{job} is well-formed, but this machine can never run it as it is:")
+        else:
+            echo(f"{job} is fine: {in_words(loaded.job)}")
+        for text in refused + notes:
+            echo(textwrap.indent(textwrap.dedent(text.removeprefix(machine.NEVER)), "  "))
     return ExitCode.SUCCEEDED
 
 
