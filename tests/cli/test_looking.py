@@ -209,8 +209,15 @@ def test_a_job_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:
     assert "no [checkpoint] folder" in refused.told
     howdah("run", str(job_file(tmp_path, "pass", checkpoint={})))
     refused = howdah("rerun", newest().job_id, "--resume", code=2)
-    assert "no complete checkpoint" in refused.told
-    assert "without --resume" in refused.told
+    assert f"no complete checkpoint in {newest().path}/" in refused.told
+    assert "to resume from: it ended before it saved one" in refused.told
+    assert "without --resume" in refused.told and "bring the store" not in refused.told
+    howdah("submit", str(job_file(tmp_path, WAITS, checkpoint={})))
+    until(lambda: "begun" in howdah("logs", "@last").text, "it runs")
+    for stopped, told in ((False, "it has not saved one yet"), (True, "it was stopped before")):
+        if stopped:
+            howdah("stop", "@last")
+        assert told in howdah("rerun", "@last", "--resume", code=2).told
 
 
 def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from howdah.backends.base import Running, Step
+from howdah.backends.base import Running, Site, Step
 from howdah.client.errors import BadInput, Refused
 from howdah.client.lookup.site import site_of
 from howdah.client.submission.functions import carry_over
 from howdah.client.submission.loading import load_again
 from howdah.client.submission.submit import quiet, submit
+from howdah.core.state import Outcome
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -60,11 +62,24 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
         if not found:
             table = before.job().checkpoint or loaded.job.checkpoint
             where = before.checkpoint_store(table, before.meta().url)
+            why = _why_none(before, site, table.store)
             raise BadInput(
-                f"{before.job_id} has no complete checkpoint in {where} to resume from; bring the "
-                "store back if it is away, or run the job again without --resume to begin anew"
+                f"{before.job_id} has no complete checkpoint in {where} to resume from: {why}; run the job "
+                "again without --resume to begin anew"
             )
     return loaded
+
+
+def _why_none(before: JobDirectory, site: Site, store: str | None) -> str:
+    """Why it has no checkpoint."""
+    final = before.final() or site.final()
+    why = "it has not saved one yet"
+    if final is not None:
+        stopped = final.outcome == Outcome.STOPPED.value
+        why = f"it {'was stopped' if stopped else 'ended'} before it saved one"
+    if store is not None and not Path(store).is_dir():  # a URL, or not mounted
+        why += ", or its store is away (bring the store back then)"
+    return why
 
 
 def submit_again(
