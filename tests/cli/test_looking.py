@@ -358,6 +358,28 @@ def test_check_says_that_an_environment_cannot_be_built_without_uv(
     assert notes(project=".") == []
 
 
+def test_a_script_that_is_not_executable_is_named_before_and_after_it_has_failed(
+    tmp_path: Path,
+) -> None:
+    file = job_file(tmp_path, "", command="./run.sh --lr 1")
+    script = file.parent / "run.sh"
+    script.write_text("#!/bin/sh\necho ran\n")
+    noted = (
+        f'command: "./run.sh" is not executable; chmod +x {script}, or start it as `sh ./run.sh`'
+    )
+    assert noted in howdah("check", str(file)).text
+    assert noted in howdah("check", "--backend", "yarn", str(file)).text
+    run = howdah("run", str(file), code=1)
+    assert noted in run.told
+    assert "./run.sh is not executable: `chmod +x ./run.sh`" in run.text, run.text
+    script.chmod(0o755)
+    assert "executable" not in howdah("check", str(file)).text
+    howdah("run", str(file))
+    for command in ("sh ./run.sh", "cd . && ./run.sh", "./$NAME.sh"):
+        script.chmod(0o644)
+        assert "executable" not in howdah("check", str(file), "--set", f"command={command}").text
+
+
 def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
     for framework in ("command", "tensorflow", "pytorch", "dask"):
         file = tmp_path / f"{framework}.toml"

@@ -209,7 +209,7 @@ def not_started(argv: Sequence[str], cwd: str, error: Exception) -> str:
     if number == errno.EACCES:
         return (
             f"{name!r} cannot be run: permission denied; make it executable (chmod +x), or start "
-            f"it through its interpreter, such as `python {name}`"
+            f"it through its interpreter, such as `{'python' if name.endswith('.py') else 'sh'} {name}`"
         )
     if number == errno.ENOEXEC:
         return (

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from howdah.core.causes import KERNEL_KILL, RULES, FailureCause, signal_name
-from howdah.core.messages import Made, Task
+from howdah.core.messages import Exit, Made, Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
@@ -276,6 +276,29 @@ _MISSING = re.compile(
 """Python's words for a file that is not there; NumPy's; those of commands of the system."""
 
 
+_DENIED = re.compile(r"(?:^|[\s:])(?P<name>[^\s:]+): [Pp]ermission denied$")
+"""A shell's words for a command that is not executable."""
+_NO_MODULE = re.compile(
+    r"No module named '?(?P<name>\w+)(?!.* a package).*[,(] ?Python: (?P<python>[^)]+)"
+)
+"""In an `Exit.defect`; not of a module that another one of that name hides."""
+
+
+def _start_advice(exit: Exit, lines: Sequence[str]) -> str | None:
+    """What to do about a program that cannot start; None where nothing is known but that."""
+    if exit.code == 126 and (found := _DENIED.search("\n".join(lines).strip())):
+        name = found["name"]
+        by = "python" if name.endswith(".py") else "sh"
+        return f"{name} is not executable: `chmod +x {name}`, or start it by its interpreter, such as `{by} {name}`."
+    if found := _NO_MODULE.search(exit.defect):
+        return (
+            f"The Python that ran the program has no module {found['name']}. Install the package that has it "
+            f"there (`{found['python']} -m pip install …`), or name it in the requirements of `[environment]`, or a "
+            "Python that has it as `environment.python`. A module of your own belongs into the source folder."
+        )
+    return None
+
+
 def _missing_file(lines: Sequence[str]) -> str | None:
     """The relative path that a program's end names as not found, if it does."""
     if any("_execute_child" in line for line in lines):  # a program that subprocess was to start
@@ -303,6 +326,8 @@ def _advice(failure: Failure) -> str:
             "that each machine of the job has. On this machine alone, `howdah run --in-place` runs the "
             "program in the source folder itself. To a cluster goes what no .gitignore leaves out: `howdah pack`."
         )
+    if cause is FailureCause.START_FAILED and exit is not None:
+        return _start_advice(exit, failure.lines) or RULES[cause].advice
     if cause is FailureCause.OUT_OF_MEMORY:
         less = "lower the batch size or the number of data-loading workers"
         if exit is None or KERNEL_KILL not in exit.detail:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from howdah.core.causes import KERNEL_KILL, RULES, FailureCause
@@ -77,6 +78,38 @@ def test_what_a_copy_of_the_source_does_not_explain_is_not_advised_on(line: str)
     lost = "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'"
     found = failure(FailureCause.USER_CODE, Exit(code=1, tail=(frame, lost)))
     assert found.advice == RULES[FailureCause.USER_CODE].advice
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/bin/sh: 1: exec: ./run.sh: Permission denied",
+        "sh: line 1: ./run.sh: Permission denied",
+        "bash: ./run.sh: Permission denied",
+    ],
+)
+def test_a_script_that_is_not_executable_is_named_with_what_makes_it_so(line: str) -> None:
+    found = failure(FailureCause.START_FAILED, Exit(code=126, tail=(line,)))
+    assert found.advice.startswith("./run.sh is not executable: `chmod +x ./run.sh`")
+    assert "`sh ./run.sh`" in found.advice
+    other = failure(FailureCause.START_FAILED, Exit(code=126, tail=("exec format error",)))
+    assert other.advice == RULES[FailureCause.START_FAILED].advice
+    python = failure(
+        FailureCause.START_FAILED, Exit(code=126, tail=(line.replace(".sh:", ".py:"),))
+    )
+    assert "`python ./run.py`" in python.advice
+
+
+def test_a_missing_module_is_advised_to_be_installed_into_the_python_that_ran() -> None:
+    defect = "ModuleNotFoundError: No module named 'torch.nn' (train.py, line 3), Python: /opt/py/bin/python"
+    exit = Exit(code=1, defect=defect, defect_certain=True)
+    advice = failure(FailureCause.START_FAILED, exit).advice
+    assert "`/opt/py/bin/python -m pip install …`" in advice and "has no module torch" in advice
+    assert "[environment]" in advice
+    of_main = msgspec.structs.replace(
+        exit, defect="No module named gone (Python: /opt/py/bin/python)"
+    )
+    assert failure(FailureCause.START_FAILED, of_main).advice == advice.replace("torch", "gone")
 
 
 def test_who_ran_out_of_memory_is_told_which_limit_to_raise() -> None:

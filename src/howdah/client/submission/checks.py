@@ -46,6 +46,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         *_shared_folder(job),
         *_overridden_variables(job),
         *_no_image(loaded, site_file),
+        *scripts.not_executable(job, loaded.source),
         *_more_than_the_machine(job, backend),
     )
 

@@ -63,6 +63,23 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
             yield key, f"there is no file {printable(os.path.normpath(file))}; {hint}"
 
 
+def not_executable(job: Job, source: Path | None) -> Iterator[str]:
+    """Files of the source folder that commands start, and that may not be executed; each with its key."""
+    staged = job.preprocess is not None or any(role.prepare for role in job.roles.values())
+    if source is None or (staged and job.in_place):
+        return
+    for key, command, files in _commands(job):
+        name = _words(command)[:1]
+        if not name or "/" not in name[0] or name[0].startswith("/") or _NOT_PLAIN.search(name[0]):
+            continue
+        if _may_be_put(os.path.normpath(name[0]).partition("/")[0], files):
+            continue
+        file = source / name[0]
+        if file.is_file() and not os.access(file, os.X_OK):
+            by = "python" if file.suffix == ".py" else "sh"
+            yield f"{key}: {shown(name[0])} is not executable; chmod +x {file}, or start it as `{by} {name[0]}`"
+
+
 def unknown_programs(job: Job, source: Path | None) -> Iterator[str]:
     """Programs that commands start, and that this machine does not find; each with its key.
 
@@ -75,10 +92,7 @@ def unknown_programs(job: Job, source: Path | None) -> Iterator[str]:
     ):
         return
     for key, command, _ in _commands(job):
-        if isinstance(command, str) and not is_single_call(command.strip()):
-            continue
-        words = shlex.split(command) if isinstance(command, str) else list(command)
-        name = words[0] if words else ""
+        name = next(iter(_words(command)), "")
         plain = name and "/" not in name and not _NOT_PLAIN.search(name)
         if plain and not _PYTHON.fullmatch(name) and shutil.which(name, path=path) is None:
             yield f"{key}: there is no program {shown(name)} on PATH here; install it, or correct its name"
@@ -86,9 +100,7 @@ def unknown_programs(job: Job, source: Path | None) -> Iterator[str]:
 
 def script_of(command: Command) -> str | None:
     """The file that the command starts, as it is written; None where only the shell can tell."""
-    if isinstance(command, str) and not is_single_call(command.strip()):
-        return None
-    words = shlex.split(command) if isinstance(command, str) else list(command)
+    words = _words(command)
     program = os.path.basename(words[0]) if words else ""
     is_shell = _SHELL.fullmatch(program) is not None
     at = 0
@@ -109,6 +121,13 @@ def script_of(command: Command) -> str | None:
     if not found or _NOT_PLAIN.search(found) or ("/" not in found and (is_shell or at == 0)):
         return None
     return found
+
+
+def _words(command: Command) -> list[str]:
+    """Of a command that is one call; none where only the shell can tell."""
+    if not isinstance(command, str):
+        return list(command)
+    return shlex.split(command) if is_single_call(command.strip()) else []
 
 
 def _shell_options(word: str) -> int:
