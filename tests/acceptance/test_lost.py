@@ -10,7 +10,17 @@ import pytest
 
 from howdah.storage.jobdir import JobDirectory
 from tests.acceptance.jobs import Job
-from tests.cli.howdah import ended_at_last, gone, howdah, job_file, lose, newest, start, until
+from tests.cli.howdah import (
+    agents_paused,
+    ended_at_last,
+    gone,
+    howdah,
+    job_file,
+    lose,
+    newest,
+    start,
+    until,
+)
 
 PROGRAM = """
 import time
@@ -34,8 +44,9 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
     with ended_at_last():
         job = Job(start("run", str(file)))
         job.until_printed("begun")
-        lose(job.directory)
-        assert job.run.end() == 3
+        with agents_paused(job.directory):
+            lose(job.directory)
+            assert job.run.end() == 3
         name = job.directory.job_id
         rerun = f"howdah rerun {name}{' --resume' if with_checkpoint else ''}."
         anew = f"to begin anew once they have ended: {rerun}"
@@ -63,19 +74,20 @@ def test_a_lost_job_is_neither_removed_nor_run_again_while_its_programs_run(tmp_
     directory = newest()
     name = directory.job_id
     until(lambda: "begun" in howdah("logs", name).text, "it runs")
-    lose(directory)
     still = "its programs still run, and end by themselves within 20 s"
-    for command in ("rm", "rerun", "stop"):
-        refused = howdah(command, name, code=3).told
-        assert still in refused and f"howdah attach --revive {name}" in refused, refused
 
     def states() -> list[str]:
         (view,) = howdah("status", name, "--json").documents()
         return [task["state"] for task in view["tasks"]]
 
-    assert states() == ["running"]
-    shown = howdah("status", name).text
-    assert still in shown and "did the machine restart?" not in shown
+    with agents_paused(directory):
+        lose(directory)
+        for command in ("rm", "rerun", "stop"):
+            refused = howdah(command, name, code=3).told
+            assert still in refused and f"howdah attach --revive {name}" in refused, refused
+        assert states() == ["running"]
+        shown = howdah("status", name).text
+        assert still in shown and "did the machine restart?" not in shown
     until(lambda: states() == ["ended"], "the end of its programs", 60)
     assert still not in howdah("status", name).text
     (tmp_path / "end").touch()

@@ -157,6 +157,20 @@ def lose(directory: JobDirectory) -> None:
     until(lambda: not any(map(runs, both)), "the end of both")
 
 
+@contextlib.contextmanager
+def agents_paused(directory: JobDirectory) -> Iterator[None]:
+    """Stop the job's agents, so that their lease does not end them meanwhile."""
+    files = directory.containers.glob("*/agent.json")
+    agents = [psutil.Process(json.loads(file.read_bytes())["pid"]) for file in files]
+    for agent in agents:
+        agent.suspend()
+    try:
+        yield
+    finally:
+        for agent in agents:
+            agent.resume()
+
+
 def node_pid(directory: JobDirectory) -> int | None:
     """The node daemon's process id, while it lives."""
     try:

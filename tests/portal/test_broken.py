@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot
-from tests.cli.howdah import howdah, job_file, lose, newest, start, until
+from tests.cli.howdah import agents_paused, howdah, job_file, lose, newest, start, until
 from tests.portal.conftest import HOLDS, Past, Portal
 
 pytestmark = pytest.mark.timeout(120)
@@ -50,13 +50,14 @@ def test_a_job_that_was_killed_without_a_trace_is_lost_on_the_list_its_page_and_
     page.get_by_role("link", name="vanishes", exact=True).click()
     expect(page.locator("#phase")).to_have_text("Running")
     expect(page.locator("#log-lines")).to_contain_text("holding on")
-    lose(running)
-    # The open page finds out by itself.
-    expect(page.locator("#phase")).to_have_text("Lost")
-    expect(page.locator("#feed")).to_have_text("Ended")
-    expect(page.locator("#reason")).to_contain_text("its programs still run, and end by themselves")
-    expect(page.locator("#reason")).to_contain_text(f"howdah attach --revive {job_id}")
-    expect(page.locator("#task-rows .state")).to_have_text(["running", "running"])
+    with agents_paused(running):
+        lose(running)
+        # The open page finds out by itself.
+        expect(page.locator("#phase")).to_have_text("Lost")
+        expect(page.locator("#feed")).to_have_text("Ended")
+        expect(page.locator("#reason")).to_contain_text("its programs still run, and end by")
+        expect(page.locator("#reason")).to_contain_text(f"howdah attach --revive {job_id}")
+        expect(page.locator("#task-rows .state")).to_have_text(["running", "running"])
     expect(page.locator("#task-rows .state")).to_have_text(["ended", "ended"], timeout=60_000)
     expect(page.locator("#reason")).to_contain_text("neither its coordinator nor its node daemon")
     expect(page.locator("#stop")).to_be_hidden()
