@@ -311,7 +311,7 @@ MUTANTS = [
     Mutant(
         "a program whose agent was away is never asked to save",
         "task.py",
-        "        _ask_again_to_save(context, data)\n",
+        "        _ask_if_not_saved(context, data)\n",
         "",
         "a_program_whose_agent_was_away_at_a_notice_of_preemption_is_asked_to_save()",
     ),

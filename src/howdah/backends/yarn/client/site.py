@@ -232,6 +232,10 @@ class YarnSite:
             raise BackendError(f"{self._url} cannot be removed: {error}") from error
         return freed
 
+    def left_running(self, *, thorough: bool = False) -> str:
+        """Nothing: YARN ends an application's containers with it."""
+        return ""
+
     def lost(self) -> Lost:
         meta = self._directory.meta()
         if meta.submitter is not None and next(self._path.glob("events-*"), None) is None:
