@@ -213,11 +213,15 @@ class JobLogs:
             await self._bring(task, attempt)
 
     async def last_line(self, task: Task, attempt: int) -> str | None:
-        """The newest whole line, if there is any."""
+        """The newest whole line, if there is any.
+
+        Raises:
+            OSError: the log can't be read now.
+        """
         path = self._directory.log_path(task, attempt)
         try:
             lines = await asyncio.to_thread(logs.tail, path, 1)
-        except OSError:  # it is not there, or can't be read now: a status is made all the same
+        except FileNotFoundError:
             return None
         return lines[-1] if lines else None
 

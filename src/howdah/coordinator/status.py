@@ -272,7 +272,10 @@ class LiveState:
         ]
         for task, live in grown[:LINES]:
             size = live.log_size
-            line = await last_line(task, live.attempt)
+            try:
+                line = await last_line(task, live.attempt)
+            except OSError:  # a status is made all the same, and the next one may have it
+                continue
             if not live.sends_lines:
                 live.last_line = line
             live.last_line_size = size
