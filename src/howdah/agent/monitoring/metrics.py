@@ -168,7 +168,7 @@ class OomWatch:
         for folder in self._file.parents if self._file else ():
             for name in ("memory.max", "memory.limit_in_bytes"):
                 with contextlib.suppress(OSError, ValueError):  # "max" is no limit
-                    limits.append(int((folder / name).read_text("ascii")))
+                    limits.append(int((folder / name).read_bytes()))
         least = min(limits, default=_UNLIMITED)
         return least // _MB if least < _UNLIMITED else None
 
