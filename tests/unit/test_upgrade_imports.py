@@ -120,6 +120,7 @@ PROCESSES = {
             *_ON_A_CLUSTER,
             "howdah.cli.display.attached._Session._open",  # the browser, once the page is served
             "howdah.client.lookup.site.site_of",  # at its beginning
+            "howdah.client.submission.begin.backend_of_site",  # before it submits
             # Agents, coordinators and submissions write to stores.
             "howdah.storage.stores.destinations.HdfsDestination.__init__",
             "howdah.storage.outputs.publish",

@@ -36,6 +36,7 @@ from howdah.backends.local.connection import NodeConnection
 from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
     FIRST_LOCK,
+    LEASE_S,
     Acknowledge,
     Ended,
     Finished,
@@ -45,7 +46,7 @@ from howdah.backends.local.messages import (
     Launched,
     Release,
 )
-from howdah.backends.local.node.agents import PROCESS
+from howdah.backends.local.processes import PROCESS
 from howdah.backends.local.submit import NodeOptions
 from howdah.core.messages import (
     ContainerEnded,
@@ -63,8 +64,6 @@ from howdah.storage.layout import CoordinatorAddress
 
 log: logging.Logger = logging.getLogger(__name__)
 
-LEASE_S = 20.0
-"""Longer than a new coordinator takes on a busy machine."""
 RELEASE_GRACE_S = 2.0
 """For an agent to end by itself. Its task was given its own grace before."""
 RETRY_S = (0.3, 0.7)

@@ -130,6 +130,10 @@ class NodeAddress(msgspec.Struct, frozen=True, kw_only=True):
     socket: str
 
 
+LEASE_S = 20.0
+"""An agent ends its programs after so long without a coordinator: longer than a new one takes on a busy machine."""
+
+
 class AgentProcess(msgspec.Struct, frozen=True, kw_only=True):
     """``containers/<id>/agent.json``: written by the agent's process before anything else, so that
     a new daemon finds the agents of a dead one."""

@@ -10,22 +10,29 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 import msgspec
 
 from howdah.agent.host.processes import HAS_PROC, MARKER, Stat, command_line, stat
+from howdah.backends.local.messages import AgentProcess
 
 __all__ = [
     "MARKER",
+    "PROCESS",
     "Seen",
     "alive",
     "belonging",
     "is_guard",
     "open_descriptor",
+    "read_process",
     "snapshot",
     "start_of",
     "strays",
 ]
+
+PROCESS = "agent.json"
+"""In a container's folder: an `AgentProcess`."""
 
 _MARKER_BYTES = b"\0" + MARKER.encode() + b"="
 
@@ -170,3 +177,11 @@ def _psutil_snapshot() -> list[Seen]:
             marker = process.environ().get(MARKER)
         found.append(Seen(status, marker))
     return found
+
+
+def read_process(folder: Path) -> AgentProcess | None:
+    """Who is, or was, the agent of the container in ``folder``; None if nobody ever was."""
+    try:
+        return msgspec.json.decode((folder / PROCESS).read_bytes(), type=AgentProcess)
+    except (OSError, msgspec.DecodeError):
+        return None

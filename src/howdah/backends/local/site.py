@@ -7,7 +7,8 @@ import shutil
 
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
-from howdah.backends.local.processes import alive, strays
+from howdah.backends.local.messages import LEASE_S
+from howdah.backends.local.processes import alive, read_process, strays
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
 from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.storage.jobdir import JobDirectory
@@ -45,10 +46,6 @@ class LocalSite(LocalDirectorySite):
         )
 
     def left_running(self, *, thorough: bool = False) -> str:
-        # Only here: few commands meet a lost job.
-        from howdah.backends.local.backend import LEASE_S
-        from howdah.backends.local.node.agents import read_process
-
         agents = map(read_process, self._directory.containers.glob("*"))
         if any(agent is not None and alive(agent.pid, agent.start) for agent in agents):
             return f"its programs still run, and end by themselves within {LEASE_S:g} s"

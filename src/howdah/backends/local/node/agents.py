@@ -19,13 +19,12 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends.local.messages import AgentProcess
 from howdah.backends.local.node.forking import cannot_start, entry
 from howdah.backends.local.node.log import last_line, log_to
-from howdah.backends.local.processes import start_of
+from howdah.backends.local.processes import PROCESS, start_of
 from howdah.storage.files import write_private
 
 LOG = "agent.log"
 """In the container's folder: what the agent itself has to say, normally nothing."""
 LAUNCH = "launch.json"
-PROCESS = "agent.json"
 LOCK = "agent.lock"
 
 ALREADY_THERE = 126
@@ -55,14 +54,6 @@ def run(folder: Path, launch: AgentLaunch, role: str, agent: str) -> int:
     except Exception as error:
         return cannot_start(f"The agent could not be started: {type(error).__name__}: {error}")
     return main(str(file))
-
-
-def read_process(folder: Path) -> AgentProcess | None:
-    """Who is, or was, the agent of the container in ``folder``; None if nobody ever was."""
-    try:
-        return msgspec.json.decode((folder / PROCESS).read_bytes(), type=AgentProcess)
-    except (OSError, msgspec.DecodeError):
-        return None
 
 
 def write_process(folder: Path, process: AgentProcess) -> None:

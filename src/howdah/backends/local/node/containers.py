@@ -148,7 +148,7 @@ class Containers:
         except FileNotFoundError:
             return
         for folder in folders:
-            record = agents.read_process(folder)
+            record = processes.read_process(folder)
             if record is not None and folder.name not in self._all:
                 self._adopt(folder.name, record)
 
@@ -175,7 +175,7 @@ class Containers:
 
     def _agent_ended(self, container: NodeContainer, status: int | None) -> None:
         if status is not None and status >> 8 == agents.ALREADY_THERE:
-            record = agents.read_process(self._folder / container.container_id)
+            record = processes.read_process(self._folder / container.container_id)
             if record is not None:
                 self._adopt(container.container_id, record)
                 return
