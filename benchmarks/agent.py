@@ -12,7 +12,7 @@ import psutil
 from benchmarks import processes
 from benchmarks.jobs import Place, Stuck, ended, events, place, python, until
 from benchmarks.results import Goal, Measure, Of, measure, progress
-from howdah.backends.local.node.agents import read_process
+from howdah.backends.local.processes import read_process
 from howdah.core.messages import Task, TaskStarted
 from howdah.storage import logs
 from howdah.storage.jobdir import JobDirectory
