@@ -194,7 +194,8 @@ def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
     assert logs.out[0] != "from step 0"
     assert len(logs.text) > printed + AWAY_BYTES
     assert "Left out: worker:0 attempt 1" in logs.told
-    assert howdah("logs", job.job_id, "--attempt", "2", "--tail", "1").told == ""
+    told = howdah("logs", job.job_id, "--attempt", "2", "--tail", "1").told
+    assert not told or "did not come in time" in told
     make_whole(yarn.cluster)
     assert "from step 0" in howdah("logs", job.job_id, "--attempt", "1").text
     saves_on(job)

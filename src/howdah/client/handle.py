@@ -271,6 +271,7 @@ class AsyncJobHandle:
             position.offsets |= await self._history.tails(tasks, tail, following=not over)
         if over and attempt is not None:
             await self._check_attempt(names, tasks, attempt)
+        before = [at for log, at in position.offsets.items() if attempt in (None, log.attempt)]
         logged = False
         async for block in self._all_blocks(tasks, attempt, position, over, since, note):
             logged = True
@@ -278,6 +279,8 @@ class AsyncJobHandle:
                 yield block
         if over and not logged:
             await self._raise_if_lost()
+            if any(before):
+                note("The last lines did not come in time: ask for them once more")
 
     async def _all_blocks(
         self,
