@@ -19,7 +19,7 @@ import msgspec
 
 from howdah.backends.base import BackendError, Running, Site
 from howdah.client.errors import HowdahError, Refused
-from howdah.client.lookup.site import site_of
+from howdah.client.lookup.site import programs_left, site_of
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError, list_jobs
 from howdah.wire.status import JobView
@@ -162,11 +162,8 @@ def remove(directory: JobDirectory) -> Removed:
         )
     site = site_of(directory)
     _check_ended(directory, site)
-    if site.final() is None and (left := site.left_running(thorough=True)):
-        raise Refused(
-            f"{directory.job_id} is not removed: nobody runs it any more, but {left}. Then try again, "
-            f"or go on with it: howdah attach --revive {directory.job_id}"
-        )
+    if why := programs_left(site, directory.job_id, thorough=True):
+        raise Refused(f"{directory.job_id} is not removed: {why}")
     _check_not_needed(directory)
     stays = ""
     with contextlib.suppress(StorageError):

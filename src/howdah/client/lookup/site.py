@@ -26,3 +26,11 @@ def site_of(directory: JobDirectory) -> Site:
 def running(directory: JobDirectory) -> Running:
     """Whether the job has a coordinator. May wait for a network: see `howdah.backends.base.Site.at_hand`."""
     return site_of(directory).running()
+
+
+def programs_left(site: Site, job_id: str, *, thorough: bool = False) -> str:
+    """Why nothing is done to a job that nobody runs, and what to do, if something of it still runs; else empty."""
+    left = site.left_running(thorough=thorough) if site.final() is None else ""
+    return left and (
+        f"nobody runs it any more, but {left}. Then try again, or go on with it: howdah attach --revive {job_id}"
+    )

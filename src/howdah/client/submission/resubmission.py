@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from howdah.backends.base import Running, Site, Step
 from howdah.client.errors import BadInput, Refused
-from howdah.client.lookup.site import site_of
+from howdah.client.lookup.site import programs_left, site_of
 from howdah.client.submission.functions import carry_over
 from howdah.client.submission.loading import load_again
 from howdah.client.submission.submit import quiet, submit
@@ -37,12 +37,12 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
         StorageError: its documents are missing or damaged.
     """
     site = site_of(before)
-    if site.at_hand and site.final() is None and site.running() is Running.NO:
-        if left := site.left_running():
-            raise Refused(
-                f"{before.job_id} is not run a second time beside itself: nobody runs it any more, but {left}. "
-                f"Then try again, or go on with it: howdah attach --revive {before.job_id}"
-            )
+    if (
+        site.at_hand
+        and site.running() is Running.NO
+        and (why := programs_left(site, before.job_id))
+    ):
+        raise Refused(f"{before.job_id} is not run a second time beside itself: {why}")
     loaded = load_again(before, overrides)
     if resume:
         if loaded.job.checkpoint is None:

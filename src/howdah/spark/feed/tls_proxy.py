@@ -2,7 +2,7 @@
 socket what they say.
 
 A record of TLS has 16 KiB, and in the training process each would be a turn at the interpreter's lock: beside a
-program that computes in Python, rows came at 3 MB/s. The first connection from another host starts it.
+program that computes in Python, rows came at less than 25 MB/s. The first connection from another host starts it.
 
 Nothing is held for a connection that has proven nothing: one thread accepts, and leads all handshakes side by
 side. How many of those there may be, and which is cut off for a newcomer, is in

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from howdah.backends import submitter_liveness
-from howdah.backends.base import BackendError, Lost, Running
+from howdah.backends.base import BackendError, Lost, Running, Site
 from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
@@ -53,7 +53,7 @@ OVER = frozenset({"FINISHED", "FAILED", "KILLED"})
 _NOT_BEGUN = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED"})
 
 
-class YarnSite:
+class YarnSite(Site):
     """One job directory's application."""
 
     at_hand = False
@@ -231,10 +231,6 @@ class YarnSite:
         except OSError as error:
             raise BackendError(f"{self._url} cannot be removed: {error}") from error
         return freed
-
-    def left_running(self, *, thorough: bool = False) -> str:
-        """Nothing: YARN ends an application's containers with it."""
-        return ""
 
     def lost(self) -> Lost:
         meta = self._directory.meta()
