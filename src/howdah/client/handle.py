@@ -272,14 +272,20 @@ class AsyncJobHandle:
         if over and attempt is not None:
             await self._check_attempt(names, tasks, attempt)
         before = [at for log, at in position.offsets.items() if attempt in (None, log.attempt)]
-        logged = False
-        async for block in self._all_blocks(tasks, attempt, position, over, since, note):
+        logged, noted = False, False
+
+        def tell(text: str) -> None:
+            nonlocal noted
+            noted = True
+            note(text)
+
+        async for block in self._all_blocks(tasks, attempt, position, over, since, tell):
             logged = True
             if since is None or block.time is None or block.time >= since:
                 yield block
         if over and not logged:
             await self._raise_if_lost()
-            if any(before):
+            if any(before) and not noted:
                 note("The last lines did not come in time: ask for them once more")
 
     async def _all_blocks(
