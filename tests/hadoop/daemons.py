@@ -209,9 +209,14 @@ def pid(site: Site, daemon: Daemon) -> int | None:
     try:
         process = psutil.Process(int(number))
         same = process.create_time() == float(started)
-        return process.pid if same and process.status() != psutil.STATUS_ZOMBIE else None
+        return process.pid if same and not _has_ended(process) else None
     except psutil.Error:
         return None
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether no thread of it is left: after a SIGKILL the first one is a zombie while others still hold its ports."""
+    return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
 
 
 def send(site: Site, daemon: Daemon, number: signal.Signals) -> bool:
@@ -265,7 +270,7 @@ def marked(folder: Path) -> list[psutil.Process]:
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARKER) != str(folder) or process.pid == os.getpid():
                 continue
-            if process.status() != psutil.STATUS_ZOMBIE:
+            if not _has_ended(process):
                 found.append(process)
     return found
 
