@@ -330,14 +330,64 @@ def test_values_of_a_frame_are_those_that_its_rdd_has() -> None:
 def test_an_instant_of_a_frame_is_in_local_time_as_in_its_rdd(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """However deep it is, and whatever zone its column has: a session's batches come in the session's."""
     noon = datetime.datetime(2026, 1, 1, 12)
-    given = pa.record_batch({"at": pa.array([noon, None], pa.timestamp("us", "UTC"))})
+    evening = noon.replace(hour=21)
+    at, paris = pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Paris")
+    event = pa.struct({"at": at, "name": pa.string()})
+    given = pa.record_batch(
+        {
+            "at": pa.array([noon, None], at),
+            "equal": pa.array([[noon, noon], [noon, None]], pa.list_(at)),
+            "ragged": pa.array([[noon], None], pa.list_(at)),
+            "deep": pa.array([[[noon], []], [[noon, None]]], pa.list_(pa.list_(at))),
+            "square": pa.array([[[noon]], [[None]]], pa.list_(pa.list_(at))),
+            "values": pa.array([[("a", noon)], None], pa.map_(pa.string(), at)),
+            "zoned": pa.array([[(noon, noon)], []], pa.map_(paris, paris)),
+            "lists": pa.array([[("a", [noon])], []], pa.map_(pa.string(), pa.list_(at))),
+            "maps": pa.array(
+                [[("a", [("b", noon)])], []], pa.map_(pa.string(), pa.map_(pa.string(), at))
+            ),
+            "event": pa.array([{"at": noon, "name": "x"}, {"at": None, "name": "y"}], event),
+            "events": pa.array([[{"at": noon, "name": "x"}], None], pa.list_(event)),
+            "local": pa.array([[noon], [noon, None]], pa.list_(pa.timestamp("us"))),
+        }
+    )
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "Asia/Tokyo")
         time.tzset()
         found = rows.of_batch(Converter("train", None, None).convert(given), given.schema)
     time.tzset()
-    assert [row.at for row in found] == [noon.replace(hour=21), None]
+    first, second = (row.asDict() for row in found)
+    assert first == {
+        "at": evening,
+        "equal": [evening, evening],
+        "ragged": [evening],
+        "deep": [[evening], []],
+        "square": [[evening]],
+        "values": {"a": evening},
+        "zoned": {evening: evening},
+        "lists": {"a": [evening]},
+        "maps": {"a": {"b": evening}},
+        "event": Row(at=evening, name="x"),
+        "events": [Row(at=evening, name="x")],
+        "local": [noon],
+    }
+    assert repr(first["events"]) == repr([Row(at=evening, name="x")])
+    assert second == {
+        "at": None,
+        "equal": [evening, None],
+        "ragged": None,
+        "deep": [[evening, None]],
+        "square": [[None]],
+        "values": None,
+        "zoned": {},
+        "lists": {},
+        "maps": {},
+        "event": Row(at=None, name="y"),
+        "events": None,
+        "local": [noon, None],
+    }
 
 
 # -- nodes ------------------------------------------------------------------------------------------

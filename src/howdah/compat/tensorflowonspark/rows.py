@@ -65,11 +65,10 @@ def of_batch(batch: Mapping[str, Any], schema: pa.Schema | pa.StructType) -> lis
 def _values(column: Any, kind: Any) -> Sequence[Any]:
     if isinstance(column, Mapping):  # of a struct
         return of_batch(column, kind)
-    if _is_binary(_leaf(kind)) or (column.dtype.hasobject and _is_list(kind)):
-        return [_value(value, kind) for value in column]
-    values = column.tolist()
-    if pa.types.is_timestamp(kind) and kind.tz is not None:
-        return [_local(value) for value in values]
+    leaf = _leaf(kind)
+    values = column if _is_binary(leaf) else column.tolist()
+    if _is_other(leaf) or (column.dtype.hasobject and _is_list(kind)):
+        return [_value(value, kind) for value in values]
     return values
 
 
@@ -79,24 +78,44 @@ def _value(value: Any, kind: Any) -> Any:
         return None
     if _is_binary(kind):
         return bytes(value)
+    if _is_instant(kind):
+        return _local(value)
+    if pa.types.is_map(kind):
+        pairs = dict(value).items()
+        return {_value(key, kind.key_type): _value(each, kind.item_type) for key, each in pairs}
+    if pa.types.is_struct(kind) and isinstance(value, Mapping):  # a vector or an image is an array
+        values = [_value(value[field.name], field.type) for field in kind]
+        return _row_maker(list(value))(*values)
     if not _is_list(kind):
         return value
-    if _is_binary(_leaf(kind)) or _is_list(kind.value_type):
+    if hasattr(value, "tolist") and not _is_binary(_leaf(kind)):
+        value = value.tolist()
+    if _is_other(_leaf(kind)) or _is_list(kind.value_type):
         return [_value(each, kind.value_type) for each in value]
-    return value.tolist() if hasattr(value, "tolist") else value
+    return value
 
 
-def _local(time: datetime.datetime | None) -> datetime.datetime | None:
-    """An instant as pyspark's rows have it: this machine's time, without a zone."""
-    if time is None:
-        return None
-    return time.replace(tzinfo=datetime.UTC).astimezone().replace(tzinfo=None)
+def _local(time: datetime.datetime) -> datetime.datetime:
+    """An instant as pyspark's rows have it: this machine's time, without a zone. Arrays of instants are in UTC and
+    do not say so."""
+    instant = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+    return instant.astimezone().replace(tzinfo=None)
 
 
 def _leaf(kind: Any) -> pa.DataType:
     while _is_list(kind):
         kind = kind.value_type
     return kind
+
+
+def _is_other(kind: pa.DataType) -> bool:
+    """Whether a row's value of that type is something else than what an array's own ``tolist`` makes of it."""
+    nested = pa.types.is_map(kind) or pa.types.is_struct(kind)
+    return nested or _is_binary(kind) or _is_instant(kind)
+
+
+def _is_instant(kind: Any) -> bool:
+    return pa.types.is_timestamp(kind) and kind.tz is not None
 
 
 def _is_list(kind: pa.DataType) -> bool:
