@@ -476,6 +476,46 @@ async def test_a_program_that_is_still_loading_gets_its_signal_once_it_handles_i
         assert (await rig.exit()).code == 7, agent.log()
 
 
+async def test_ranks_that_load_when_their_launcher_has_the_signal_get_it_later_and_each_once(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        spec = {"job_id": "j", "store": str(tmp_path / "store"), "folder": "checkpoints"}
+        rank = (
+            "import os, pathlib, signal, sys, time\n"
+            "before, own = map(pathlib.Path, sys.argv[1:])\n"
+            "while not before.exists(): time.sleep(0.01)\n"
+            "def had(*_):\n"
+            "    print(own, flush=True)\n"
+            "    own.touch()\n"
+            "    if own.name == 'second': os._exit(0)\n"
+            "signal.signal(signal.SIGUSR1, had)\n"
+            "while True: time.sleep(60)\n"
+        )
+        launcher = (
+            "import os, pathlib, signal, subprocess, sys, time\n"
+            "def had(*_):\n"
+            "    print('launcher', flush=True)\n"
+            "    if os.fork() == 0:\n"  # it handles the signal from its birth
+            "        while True: time.sleep(60)\n"
+            "    pathlib.Path('launcher').touch()\n"
+            "signal.signal(signal.SIGUSR1, had)\n"
+            "names = ['launcher', 'first', 'second']\n"
+            "ranks = [subprocess.Popen([sys.executable, 'rank.py', *each])"
+            " for each in zip(names, names[1:])]\n"
+            "print('up', flush=True)\n"
+            "sys.exit(ranks[-1].wait())\n"
+        )
+        (rig.source / "rank.py").write_text(rank)
+        await rig.prepare(checkpoint=spec | {"signal": "SIGUSR1"})
+        await rig.start(python(launcher))
+        await until(lambda: agent.log())
+        rig.tell(NotifyCheckpoint(container_id="c1", task=TASK, attempt=1, reason="preempted"))
+        assert (await rig.exit()).code == 0
+        assert agent.log() == b"up\nlauncher\nfirst\nsecond\n"
+
+
 async def test_beats_come_with_and_without_an_attempt(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

@@ -10,7 +10,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -19,7 +19,7 @@ from howdah.agent.checkpoints import RestoredCheckpoint
 from howdah.agent.children import HelperProblem, Helpers, module
 from howdah.agent.container import ContainerContext
 from howdah.agent.forwarder import LogForwarder, NewestLine
-from howdah.agent.host.processes import handles, send_signal, usage
+from howdah.agent.host.processes import Stat, handles, send_signal, usage
 from howdah.agent.host.tcp_table import packed
 from howdah.agent.monitoring.metrics import (
     NO_LIBRARY,
@@ -60,6 +60,8 @@ _NOTIFY_S, _NOTIFY_LOOK_S = 60.0, 0.5
 _GPU_LOOK_S = 2.0
 _GPU_PAUSES_S = (2.0, 300.0)
 """First and longest pause before use of GPUs is measured again by another helper."""
+_Key: TypeAlias = tuple[int, int]
+"""A process' pid and start: no other has both."""
 _LONGEST_ANSWER = 100_000
 """Characters: Linux takes no longer variable than 128 KiB."""
 
@@ -187,23 +189,35 @@ class ProgramRun:
         self._programs.changed.set()
 
     def notify(self, number: signal.Signals) -> None:
-        """Send a signal to the processes that handle it; the others would die of it. A program that has
-        just begun has a minute until it does."""
-        if not self._notified(number) and (self._notifying is None or self._notifying.done()):
-            self._notifying = self._watch(self._notify(number))
-
-    def _notified(self, number: signal.Signals) -> bool:
-        """Whether any process has the signal, or none is to have it any more."""
-        if self._ending.begun:
-            return True
-        found = [each for each in self._tree.look().values() if handles(each.pid, number)]
-        for process in found:
-            send_signal(process, number)
-        return bool(found)
+        """Send a signal to the processes that handle it; the others would die of it. One that has just
+        begun has a minute until it does."""
+        if self._notifying is not None:
+            self._notifying.cancel()
+        self._notifying = self._watch(self._notify(number))
 
     async def _notify(self, number: signal.Signals) -> None:
-        until = self._loop.time() + _NOTIFY_S
-        while self._loop.time() < until and not self._notified(number):
+        """Each process gets it once. A launcher may handle it while its ranks still load.
+
+        What a process forks that has had it handles it from its birth, and does not get it: it may be
+        what saves.
+        """
+        had, forked, loading = set[_Key](), set[_Key](), set[_Key]()
+        first, until = True, self._loop.time() + _NOTIFY_S
+        while self._loop.time() < until and not self._ending.begun:
+            found = self._tree.look()
+            for process in sorted(found.values(), key=lambda each: (each.start, each.pid)):
+                key, parent = _key(process), found.get(process.parent)
+                if not handles(process.pid, number):
+                    forked.discard(key)  # it runs another program now
+                    loading.add(key)
+                elif key in had:
+                    pass
+                elif first or key in loading or parent is None or _key(parent) not in had | forked:
+                    had.add(key)
+                    send_signal(process, number)
+                else:
+                    forked.add(key)
+            first = False
             await asyncio.sleep(_NOTIFY_LOOK_S)
 
     def reported(self, report: Report) -> None:
@@ -529,6 +543,10 @@ def _shares_port(start: Start) -> bool:
     return all(
         spec.env.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true") for spec in start.processes
     )
+
+
+def _key(process: Stat) -> _Key:
+    return process.pid, process.start
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
