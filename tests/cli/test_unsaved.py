@@ -146,3 +146,37 @@ def test_folders_that_no_program_has_written_to_are_told(tmp_path: Path) -> None
     right += "pathlib.Path('result/a').write_text('1')\n"
     told = howdah("run", str(job_file(tmp_path, right, **tables))).told
     assert "no program has written" not in told
+
+
+LINKS_TO_A_FOLDER_OUTSIDE = """
+import os
+import pathlib
+
+outside = pathlib.Path(os.environ["OUTSIDE"])
+outside.mkdir()
+(outside / "weights").write_text("1")
+pathlib.Path("made").mkdir(exist_ok=True)
+pathlib.Path("made/model").write_text("1")
+pathlib.Path("made/last").symlink_to(outside)
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "what"),
+    [
+        ({"checkpoint": {"folder": "made"}}, "checkpoint"),
+        ({"checkpoint": {"folder": "."}}, "checkpoint"),
+        ({"outputs": {"folders": ["made"]}}, "outputs"),
+    ],
+    ids=["checkpoint", "checkpoint-of-the-working-folder", "outputs"],
+)
+def test_links_to_folders_outside_are_not_left_out_without_a_word(
+    tmp_path: Path, table: dict[str, dict[str, object]], what: str
+) -> None:
+    outside = tmp_path / "outside"
+    file = job_file(tmp_path, LINKS_TO_A_FOLDER_OUTSIDE, env={"OUTSIDE": str(outside)}, **table)
+    (file.parent / "data").symlink_to(tmp_path)  # of the source: the job needs no copy of it
+    run = howdah("run", str(file))
+    line = run.until_line(f"its {what}: symbolic links in ")
+    assert line.endswith(f"last -> {outside}; have the program write into the folder itself")
+    assert "data ->" not in line

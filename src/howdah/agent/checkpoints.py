@@ -65,6 +65,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     transient: bool = False
     unsaved: bool = False
+    note: str = ""
 
 
 class Checkpoints:
@@ -253,7 +254,9 @@ class Checkpoints:
             self._watcher.finish()
 
     def _heard(self, said: _Said) -> None:
-        if said.unsaved:
+        if said.note:
+            self._container.note(self._prepare, f"its checkpoint: {said.note}")
+        elif said.unsaved:
             self._lost = said.problem
         elif said.problem:
             self.trouble = said.problem

@@ -40,6 +40,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     transient: bool = False
     problems: tuple[str, ...] | None = None
+    note: str = ""
     files: int = 0
     kept: int = 0
 
@@ -158,6 +159,9 @@ class OutputCopies:
             async with self._container.helpers.running(argv) as helper:
                 while (line := await helper.line()) is not None:
                     said = msgspec.json.decode(line, type=_Said)
+                    if said.note:
+                        self._container.note(self._prepare, f"its outputs: {said.note}")
+                        continue
                     self._lost = said.problems
                     self.copied, self._copied_news = said.files, said.kept
                     if said.problem:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from howdah.agent.launch import HERE
-from howdah.storage.folders import Signature, scan
+from howdah.storage.folders import LEFT_OUT, Signature, scan
 
 TASK = "task"
 
@@ -98,7 +98,7 @@ def fill(
     made = make(task, source, folders, files)
     if made:
         found = scan(task)
-        given.update({name: found[name] for name in made if name in found})
+        given.update({name: found.get(name, LEFT_OUT) for name in made})
 
 
 def changed(

@@ -19,6 +19,10 @@ Tree = Mapping[str, "Signature"]
 """Files by path relative to the folder, with ``/``."""
 
 
+_NAMED = 5
+"""Of the links that are left out, in what is said of them."""
+
+
 class Signature(NamedTuple):
     """What changes whenever a file does, as far as the file system tells."""
 
@@ -30,15 +34,22 @@ class Signature(NamedTuple):
     """Where a symbolic link within the folder points; it is kept as a link."""
 
 
+LEFT_OUT = Signature(0, 0, 0, 0)
+"""Of what a scan leaves out, where it is noted that it was there."""
+
+
 class FolderChanged(Exception):
     """A file changed while it was copied; the text names it. Try again once it is finished."""
 
 
-def scan(folder: Path, ignore: Iterable[str] = ()) -> dict[str, Signature]:
+def scan(
+    folder: Path, ignore: Iterable[str] = (), left_out: dict[str, str] | None = None
+) -> dict[str, Signature]:
     """The files below ``folder`` by relative path.
 
     Symbolic links that stay inside are links; those that lead outside count as the files they
-    point to, outside folders are left out. A file or folder is left out if its name fits one of
+    point to. Those that lead to folders outside, or to nothing there, are left out: ``left_out`` gets
+    them, with what they point to. A file or folder is left out if its name fits one of
     the shell patterns ``ignore``, or if it goes away during the scan. A missing folder is empty.
     """
     patterns = tuple(ignore)
@@ -65,23 +76,37 @@ def scan(folder: Path, ignore: Iterable[str] = ()) -> dict[str, Signature]:
                     found[name] = _signature(entry.stat())
             except FileNotFoundError:
                 continue
-    return found | _links(folder, links)
+    return found | _links(folder, links, {} if left_out is None else left_out)
 
 
-def _links(folder: Path, links: dict[str, str]) -> dict[str, Signature]:
+def _links(folder: Path, links: dict[str, str], left_out: dict[str, str]) -> dict[str, Signature]:
     """What the links of a folder count as; see `scan`."""
     found: dict[str, Signature] = {}
     while outside := escaping(links):
         # Each round with those that stay alone: what is left must lead inside without the others.
         for name in outside:
-            del links[name]
+            link = links.pop(name)
             with contextlib.suppress(FileNotFoundError):
                 if (folder / name).is_file():
                     found[name] = _signature((folder / name).stat())
+                    continue
+            left_out[name] = link
     for name, link in links.items():
         with contextlib.suppress(FileNotFoundError):
             found[name] = _signature((folder / name).lstat(), link)
     return found
+
+
+def links_left_out(folder: Path, links: Mapping[str, str]) -> str:
+    """What a user is told of the links that `scan` left out; empty where there are none."""
+    if not links:
+        return ""
+    named = ", ".join(f"{name} -> {links[name]}" for name in sorted(links)[:_NAMED])
+    more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
+    return (
+        f"symbolic links in {folder} that lead out of it, to no file, are left out of what is saved: {named}{more};"
+        " have the program write into the folder itself"
+    )
 
 
 def _signature(stat: os.stat_result, link: str = "") -> Signature:

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage import logs
-from howdah.storage.checkpoints.versions import CheckpointProblem
+from howdah.storage.checkpoints.versions import CheckpointProblem, Note
 from howdah.storage.errors import Outdated, in_words, is_transient
-from howdah.storage.folders import scan
+from howdah.storage.folders import links_left_out, scan
 from howdah.storage.hdfs import is_hdfs
 from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
 from howdah.storage.stores.destinations import Destination, open_destination
@@ -108,17 +108,17 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def copy(
-    spec: OutputSpec, report: Callable[[CheckpointProblem], None] = lambda problem: None
+    spec: OutputSpec, report: Callable[[CheckpointProblem | Note], None] = lambda problem: None
 ) -> Copied:
     """Copy all folders that exist. What fails for a reason that may pass is tried again for
-    ``limit_s`` seconds; that it failed once goes to ``report``.
+    ``limit_s`` seconds; that it failed once goes to ``report``, and which links are left out.
 
     Raises:
         Outdated: a later attempt has copied its outputs.
         OSError: a folder is not inside the task's working folder.
     """
     base = Path(spec.base)
-    found = {folder: _files(base, folder) for folder in spec.folders}
+    found = {folder: _files(base, folder, report) for folder in spec.folders}
     if spec.files:
         found["its working folder"] = list(spec.files)
     waiting = sorted({path for paths in found.values() for path in paths})
@@ -173,13 +173,16 @@ def _problems(
             yield f"{folder}: {len(missing)} of {len(paths)} files not copied to {spec.store}: {why}"
 
 
-def _files(base: Path, folder: str) -> list[str]:
+def _files(base: Path, folder: str, report: Callable[[Note], None]) -> list[str]:
     inside = posixpath.normpath(folder)
     if posixpath.isabs(inside) or inside.startswith(".."):
         raise OSError(f"The output folder {folder!r} is not inside the task's working folder")
     if (base / inside).is_file():
         return [inside]
-    found = scan(base / inside)
+    links: dict[str, str] = {}
+    found = scan(base / inside, left_out=links)
+    if note := links_left_out(base / inside, links):
+        report(Note(note=note))
     return [
         posixpath.normpath(f"{inside}/{name}")
         for name, signature in found.items()
@@ -187,7 +190,7 @@ def _files(base: Path, folder: str) -> list[str]:
     ]
 
 
-def run(spec: OutputSpec, report: Callable[[Copied | CheckpointProblem], None]) -> None:
+def run(spec: OutputSpec, report: Callable[[Copied | CheckpointProblem | Note], None]) -> None:
     """`copy`, and what came of it to ``report``: nothing, where a later attempt has copied its outputs."""
     try:
         report(copy(spec, report))

@@ -53,7 +53,10 @@ def test_links_inside_are_links_and_links_outside_are_files(tmp_path: Path) -> N
     (folder / "data").symlink_to(outside / "data")
     (folder / "folder").symlink_to(outside)
     (folder / "escape").symlink_to("../outside/data")
-    found = scan(folder)
+    (folder / "nowhere").symlink_to("../gone")
+    left_out: dict[str, str] = {}
+    found = scan(folder, left_out=left_out)
+    assert left_out == {"folder": str(outside), "nowhere": "../gone"}
     assert {name: signature.link for name, signature in found.items()} == {
         "latest": "step-1",
         "step-1/up": "../gone",

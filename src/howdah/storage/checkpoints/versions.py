@@ -12,7 +12,7 @@ import msgspec
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
 from howdah.storage.confined_paths import LeadsOutside, escaping, parts
-from howdah.storage.folders import Signature, scan
+from howdah.storage.folders import Signature, links_left_out, scan
 from howdah.storage.stores.checkpoint_stores import MANIFEST, Store, open_store
 from howdah.wire.decoders import document_decoder
 
@@ -68,12 +68,27 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
         if not self.given:
             return found
         given = _given(self.given)
-        left_out = tuple(f"{folder.rstrip('/')}/" for folder in self.without)
         return {
             name: signature
             for name, signature in found.items()
-            if given.get(name) != signature and not name.startswith(left_out)
+            if given.get(name) != signature and not name.startswith(self._without)
         }
+
+    def links_left_out(self) -> str:
+        """What a user should know of the links that no version has; empty where there are none."""
+        links: dict[str, str] = {}
+        scan(Path(self.folder), self.ignore, links)
+        given = _given(self.given) if self.given else {}
+        left_out = {
+            name: link
+            for name, link in links.items()
+            if name not in given and not name.startswith(self._without)
+        }
+        return links_left_out(Path(self.folder), left_out)
+
+    @property
+    def _without(self) -> tuple[str, ...]:
+        return tuple(f"{folder.rstrip('/')}/" for folder in self.without)
 
 
 @lru_cache(maxsize=1)
@@ -165,6 +180,12 @@ class CheckpointProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     """The same may work later; see `howdah.storage.errors`."""
     unsaved: bool = False
     """The last state of the folder is saved nowhere, and no more is tried."""
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader of the job's events should know although nothing has failed."""
+
+    note: str
 
 
 class Damaged(Exception):

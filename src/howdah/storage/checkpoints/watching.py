@@ -37,7 +37,7 @@ import msgspec
 from howdah.storage.checkpoints import local_fallback
 from howdah.storage.checkpoints.unsaved_files import UnsavedFiles
 from howdah.storage.checkpoints.upload import CheckpointUploader
-from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec
+from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Note
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
 
@@ -186,6 +186,7 @@ class _Watch:
         self._left_out: UnsavedFiles | None = None
         """Since another task's folder is the one that is saved."""
         self._left_out_told = ""
+        self._links_told = ""
         self._outpaced = False
         """The program saved again before the last upload was over."""
         self._turn_at: float | None = None
@@ -325,6 +326,10 @@ class _Watch:
         local_fallback.forget(self._spec)
         if saved is not None:
             self._report(saved)
+        note = self._spec.links_left_out()
+        if note and note != self._links_told:
+            self._links_told = note
+            self._report(Note(note=note))
 
     def _has_gone_on(self, error: Outdated) -> None:
         self._report(CheckpointProblem(problem=str(error)))
