@@ -17,7 +17,7 @@ from howdah.core.state import JobPhase, Outcome
 from howdah.hadoop.protos import yarn
 from howdah.spec.model import Job, Master, Role
 from howdah.storage import layout
-from howdah.storage.hdfs.errors import NoDataNode, NoNameNode
+from howdah.storage.hdfs.errors import HdfsSafeMode, NoDataNode, NoNameNode
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
 from howdah.wire.status import JobView
@@ -147,3 +147,23 @@ def test_an_end_that_nobody_wrote_is_written_here_and_on_hdfs(ended: Ended) -> N
     assert (ended.there / layout.FINAL).read_bytes() == (
         ended.directory.path / layout.FINAL
     ).read_bytes()
+
+
+def test_an_end_is_told_while_hdfs_takes_no_change_and_with_it_that_the_keytab_is_still_there(
+    ended: Ended, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ended.there / layout.KEYTAB).write_bytes(b"a key")
+
+    def read_only(*args: object, **named: object) -> None:
+        raise HdfsSafeMode("HDFS is read-only")
+
+    monkeypatch.setattr(ended.hdfs, "remove", read_only)
+    monkeypatch.setattr(ended.hdfs, "put", read_only)
+
+    final = ended.site.final()
+
+    assert final is not None and final.outcome == Outcome.FAILED.value
+    assert ended.directory.final() == final
+    assert final.reason is not None and final.reason.endswith(
+        f"Its keytab is still on HDFS. HDFS is read-only. Then remove it: hdfs dfs -rm {URL}/{layout.KEYTAB}"
+    )

@@ -319,8 +319,13 @@ class YarnSite(Site):
         tail = self._aggregated().tail_of_master(application_end.TAIL_LINES)
         final = application_end.view(meta, job.name, job.framework, self._url, ended, tail)
         final = msgspec.structs.replace(final, queue=report.queue)
-        if meta.owner is None and self._hdfs.exists(key := f"{self._url}/{KEYTAB}"):
-            self._hdfs.remove(key)  # its master did not come to that
+        key = f"{self._url}/{KEYTAB}"
+        try:
+            if meta.owner is None and self._hdfs.exists(key):
+                self._hdfs.remove(key)  # its master did not come to that
+        except OSError as error:
+            left = f"Its keytab is still on HDFS. {error}. Then remove it: hdfs dfs -rm {key}"
+            final = msgspec.structs.replace(final, reason=f"{final.reason}. {left}")
         self._directory.write_final(final)
         if meta.owner is not None:
             return final  # its owner's to write
