@@ -45,3 +45,18 @@ def test_jobs_are_listed_by_tag_name_user_and_time(
     assert capsys.readouterr().out == "name,tasks,ran\ndigits,1,1\nletters,1,1\n"
     refused = howdah("list", "--since", "yesterday", code=2).told
     assert "'yesterday' is neither a span of time such as 30m" in refused
+
+
+def test_jobs_are_looked_for_on_the_cluster_that_the_site_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOWDAH_SITE", str(tmp_path / "site.toml"))
+    (tmp_path / "site.toml").write_text(f"[hadoop]\nconf = '{tmp_path}/cluster'\n")
+    named = f"{tmp_path}/cluster is not a folder"
+    assert named in howdah("list", "--backend", "yarn", code=3).told
+    assert named in howdah("list", "--store", "hdfs://cluster/jobs", code=3).told
+    assert named in howdah("status", "no-such-job", code=2).told
+    assert named in howdah("status", "application_1_1", code=3).told
+    assert named in howdah("doctor", "--backend", "yarn", code=3).text

@@ -202,6 +202,38 @@ def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ
         return access
 
 
+def folder_of_site(env: Mapping[str, str] = os.environ) -> str | None:
+    """The configuration's folder as the site file has it, if it does: what submits a job goes by that, and so
+    does what looks for one.
+
+    Raises:
+        BackendError: the site file cannot be read.
+    """
+    return of_site(env, "hadoop", "conf")
+
+
+def of_site(env: Mapping[str, str], *path: str) -> str | None:
+    """A text of the site file; None where it has none, or names a variable that is not set.
+
+    Raises:
+        BackendError: the site file cannot be read.
+    """
+    from howdah.spec import site
+    from howdah.spec.problems import JobFileError, Problems
+    from howdah.spec.substitute import in_environment
+
+    file = site.find(env)
+    try:
+        value: Any = {} if file is None else site.read(file, env).table
+    except JobFileError as error:
+        raise BackendError(f"The site file cannot be read: {error}") from error
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    unset = Problems()
+    value = in_environment({path[-1]: value}, env, unset)[path[-1]]
+    return value if isinstance(value, str) and value and not unset else None
+
+
 def load(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Configuration:
     """The cluster's configuration.
 

@@ -152,7 +152,7 @@ def _store(loaded: LoadedJob | None) -> ArchiveStore | None:
 
     job = loaded.job if loaded else None
     try:
-        cluster = access.shared(job.hadoop.conf if job else None)
+        cluster = access.shared(job.hadoop.conf if job else access.folder_of_site())
         base = staging.base_url(job.store if job else None, cluster.configuration, cluster.user)
         base = staging.cache_home(f"{base}/job", cluster.configuration, cluster.user)
     except BackendError as error:

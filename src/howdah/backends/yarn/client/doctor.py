@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from howdah.backends.base import BackendError
 from howdah.backends.findings import DoctorFinding, fine, problem, warning
 from howdah.backends.yarn import token_providers
-from howdah.backends.yarn.access import Access, load, log_in
+from howdah.backends.yarn.access import Access, folder_of_site, load, log_in
 from howdah.backends.yarn.amounts import GPU, quantity
 from howdah.backends.yarn.client import cluster_report, staging
 from howdah.backends.yarn.client.checks import DEFAULT_QUEUE, no_access_lists, no_images
@@ -38,12 +38,13 @@ _HINT_CONF = "set HADOOP_CONF_DIR to a copy of the cluster's configuration folde
 def examine(env: Mapping[str, str] = os.environ) -> Iterator[DoctorFinding]:
     """Look at everything that can be looked at; what cannot is a finding, not an end."""
     try:
-        configuration = load(None, env)
+        folder = folder_of_site(env)
+        configuration = load(folder, env)
     except BackendError as error:
         yield problem("configuration", str(error))
         return
     yield from _configuration(configuration)
-    access = Access.open(None, env)
+    access = Access.open(folder, env)
     try:
         reached = yield from _manager(access)
         looks: list[Callable[[], Iterable[DoctorFinding]]] = []

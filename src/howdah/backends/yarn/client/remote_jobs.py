@@ -11,15 +11,12 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError, OnlyOwners
-from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.access import Access, folder_of_site, of_site, shared
 from howdah.backends.yarn.client import application, site, staging
 from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
-from howdah.spec import site as site_file
-from howdah.spec.problems import JobFileError, Problems
-from howdah.spec.substitute import in_environment
 from howdah.storage import jobdir, layout
 from howdah.storage.copies import local_copy
 from howdah.storage.copies.mirror import Mirror
@@ -36,7 +33,7 @@ from howdah.storage.layout import JobMeta
 from howdah.wire.decoders import document_decoder
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
-"""One of them is set where there is a cluster to look at."""
+"""One of them is set where there is a cluster to look at, unless the site file names it."""
 _APPLICATION = re.compile(r"application_\d+_\d+")
 
 
@@ -53,11 +50,12 @@ def find(
     """
     if _APPLICATION.fullmatch(wanted):
         known = _known(wanted)
-        return known or _by_application(shared(None, env), wanted, store)
+        return known or _by_application(shared(folder_of_site(env), env), wanted, store)
     is_url = store is not None and "://" in store.removeprefix("file://")
-    if not is_url and not any(env.get(name) for name in VARIABLES):
+    folder = folder_of_site(env)
+    if not is_url and folder is None and not any(env.get(name) for name in VARIABLES):
         return None
-    access = shared(None, env)
+    access = shared(folder, env)
     found = _called(wanted, _in_store(access, store, env))
     if not found and store is None:
         found = _called(wanted, _of_applications(access))
@@ -84,7 +82,7 @@ def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
     Raises:
         BackendError: it does not, or not for this user.
     """
-    access = shared(None, env)
+    access = shared(folder_of_site(env), env)
     site.end(access, ApplicationId.parse(called), called, reason or f"stopped by {access.user}")
 
 
@@ -102,7 +100,7 @@ def jobs(
     Raises:
         BackendError: the cluster cannot be asked.
     """
-    access = shared(None, env)
+    access = shared(folder_of_site(env), env)
     urls = _of_applications(access, left_out) if store is None else {}
     urls |= _in_store(access, store, env)
     found: list[JobDirectory] = []
@@ -124,7 +122,7 @@ def ids(store: str, env: Mapping[str, str] = os.environ) -> list[str]:
     Raises:
         BackendError: the cluster cannot be asked.
     """
-    return sorted(_in_store(shared(None, env), store, env), key=order, reverse=True)
+    return sorted(_in_store(shared(folder_of_site(env), env), store, env), key=order, reverse=True)
 
 
 def last(store: str | None, env: Mapping[str, str] = os.environ) -> JobDirectory | None:
@@ -133,7 +131,7 @@ def last(store: str | None, env: Mapping[str, str] = os.environ) -> JobDirectory
     Raises:
         BackendError: the cluster cannot be asked, or the job cannot be read.
     """
-    access = shared(None, env)
+    access = shared(folder_of_site(env), env)
     urls = _in_store(access, store, env)
     found: list[JobDirectory] = []
     for job_id in sorted(urls, key=order, reverse=True):
@@ -300,10 +298,10 @@ def _in_store(access: Access, store: str | None, env: Mapping[str, str]) -> dict
 
     if store is not None:
         places = [base(store)]
-    elif (of_site := _store_of_site(env)) is None:
+    elif (usual := _store_of_site(env)) is None:
         places = [base(None)]
     else:
-        places = [base(of_site)]
+        places = [base(usual)]
         with contextlib.suppress(BackendError):  # homes may be on another file system
             places.append(base(None))
     return {job_id: f"{place}/{job_id}" for place in places for job_id in _job_ids(access, place)}
@@ -315,16 +313,8 @@ def _store_of_site(env: Mapping[str, str]) -> str | None:
     Raises:
         BackendError: it cannot be read.
     """
-    path = site_file.find(env)
-    try:
-        table = {} if path is None else site_file.read(path, env).table
-    except JobFileError as error:
-        raise BackendError(f"The site file cannot be read: {error}") from error
-    unset = Problems()
-    store = in_environment({"store": table.get("store")}, env, unset)["store"]
-    if unset or not isinstance(store, str) or "://" not in store.removeprefix("file://"):
-        return None
-    return store
+    store = of_site(env, "store")
+    return store if store is not None and "://" in store.removeprefix("file://") else None
 
 
 def _job_ids(access: Access, base: str) -> list[str]:
@@ -347,7 +337,7 @@ class RemoteStore:
     """It is not listed oftener than this."""
 
     def __init__(self, url: str, env: Mapping[str, str] = os.environ) -> None:
-        self._access = shared(None, env)
+        self._access = shared(folder_of_site(env), env)
         self.place: str = staging.base_url(url, self._access.configuration, "").rstrip("/")
         self._hdfs = self._access.hdfs(self.place)
         self.wants_proof: bool = self._access.configuration.security_enabled

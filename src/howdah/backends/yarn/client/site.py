@@ -21,7 +21,7 @@ import msgspec
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running, Site
 from howdah.backends.yarn import pending_reason
-from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.access import Access, folder_of_site, shared
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.client import application_end, cluster_report
 from howdah.backends.yarn.client.cluster import Queue, YarnCluster
@@ -262,7 +262,7 @@ class YarnSite(Site):
     @cached_property
     def _access(self) -> Access:
         folder = self._directory.meta().hadoop_conf
-        return shared(folder if folder is not None and os.path.isdir(folder) else None)
+        return shared(folder if folder is not None and os.path.isdir(folder) else folder_of_site())
 
     @cached_property
     def _application(self) -> ApplicationId:
