@@ -87,7 +87,8 @@ def merge(site: Document, job: Document, problems: Problems) -> Document:
     """
     limits = site.table.get("limits")
     own = job.table.get("limits")
-    if not _says_nothing(own) and _spoken(own) != _spoken(limits):
+    empty = ("limits",) in job.origins.empty
+    if empty or not _says_nothing(own) and _spoken(own) != _spoken(limits):
         problems.add(("limits",), "only a site file may set limits", "remove the table")
     merged = Document(dict(job.table), job.origins)
     merged.table.pop("limits", None)
@@ -105,6 +106,8 @@ def _put_below(table: Table, defaults: Table, path: KeyPath, job: Document, site
     for key, default in defaults.items():
         at = (*path, key)
         own = table.get(key)
+        if own is None and at in job.origins.empty:
+            continue  # neither that value nor the default is meant: refused as any key without a value
         if own is None and (other := _EITHER.get(at)) and table.get(other) is not None:
             continue
         if own is None:

@@ -205,3 +205,26 @@ def test_the_site_file_is_the_named_else_the_systems_else_the_users(
     assert site.find(env) == system
     assert site.find({**env, "HOWDAH_SITE": "/a/b.toml"}) == Path("/a/b.toml")
     assert site.find({**env, "HOWDAH_SITE": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "default", "hint"),
+    [
+        ("store", 'store = "/data"', "write text"),
+        ("tags", 'tags = ["a"]', "write a list"),
+        ("checkpoint", "[checkpoint]\nkeep = 5", "write a table ({} has all its defaults)"),
+        ("limits", "[limits]\nmax-gpus = 4", None),
+    ],
+)
+def test_a_key_without_a_value_is_not_taken_for_the_sites(
+    tmp_path: Path, key: str, default: str, hint: str | None
+) -> None:
+    (tmp_path / "site.toml").write_text(f"{default}\n")
+    (tmp_path / "job.yaml").write_text(f"command: x\n{key}:\n")
+    with pytest.raises(JobFileError) as error:
+        load(tmp_path / "job.yaml", (), {"HOWDAH_SITE": str(tmp_path / "site.toml")})
+    told = str(error.value).removeprefix(f"{tmp_path}/")
+    if hint is None:
+        assert told == "job.yaml:2: limits: only a site file may set limits; remove the table"
+    else:
+        assert told.startswith(f"job.yaml:2: {key}: has no value; {hint}")
