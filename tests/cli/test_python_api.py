@@ -228,6 +228,9 @@ def test_what_is_no_job_and_no_function_is_refused_in_words() -> None:
     for value in (0.1, "0.1"):
         with pytest.raises(howdah.BadInput, match=r"lr: .* is one value; write a list"):
             howdah.sweep(job, {"lr": value})  # pyright: ignore
+    for value in (b"ab", {"a": 1, "b": 2}):
+        with pytest.raises(howdah.BadInput, match=r"lr: .* is no list of values; write \{'lr': \["):
+            howdah.sweep(job, {"lr": value})  # pyright: ignore
 
 
 def test_a_function_that_cannot_be_sent_is_refused_in_words(home: Path) -> None:

@@ -421,6 +421,11 @@ def written(parameters: Mapping[str, Sequence[Any]]) -> list[str]:
         BadInput: a value is nothing that a job file can say on one line, or is no list of values.
     """
     for key, found in parameters.items():
+        if isinstance(found, bytes | bytearray | Mapping):
+            raise BadInput(
+                f"{key}: {found!r} is no list of values; write {{{key!r}: [value, …]}}, with a text, number, switch or "
+                "list for each trial"
+            )
         if isinstance(found, str) or not isinstance(found, Iterable):
             raise BadInput(
                 f"{key}: {found!r} is one value; write a list: {{{key!r}: [{found!r}, …]}}"
