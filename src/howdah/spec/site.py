@@ -88,7 +88,7 @@ def merge(site: Document, job: Document, problems: Problems) -> Document:
     limits = site.table.get("limits")
     own = job.table.get("limits")
     empty = ("limits",) in job.origins.empty
-    if empty or not _says_nothing(own) and _spoken(own) != _spoken(limits):
+    if empty or (not _says_nothing(own) and _spoken(own) != _spoken(limits)):
         problems.add(("limits",), "only a site file may set limits", "remove the table")
     merged = Document(dict(job.table), job.origins)
     merged.table.pop("limits", None)
