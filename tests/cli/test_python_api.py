@@ -20,10 +20,10 @@ import pytest
 
 import howdah
 from howdah import aio
-from howdah.backends.base import PerhapsSubmitted
+from howdah.backends.base import PerhapsSubmitted, Step
 from howdah.backends.local.submit import LocalSubmission
 from howdah.client.handle import AsyncJobHandle
-from howdah.storage.jobdir import base_folder, list_jobs
+from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from tests.cli.howdah import gone, job_file, newest
 from tests.cli.howdah import howdah as run
 
@@ -327,6 +327,42 @@ def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
 
     asyncio.run(test())
     assert gone(newest()).outcome == "stopped"
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_note_that_python_makes_an_error_does_not_break_off_a_submission(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    asynchronous: bool,
+) -> None:
+    go = LocalSubmission.go
+
+    def with_a_note(
+        submission: LocalSubmission, directory: JobDirectory, progress: Callable[[Step], None]
+    ) -> None:
+        go(submission, directory, progress)
+        progress(Step(what="submitting", note="it is taken, but not all of it is heeded"))
+
+    monkeypatch.setattr(LocalSubmission, "go", with_a_note)
+    file = job_file(tmp_path, WAITS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        if asynchronous:
+            job_id = asyncio.run(aio.submit(file)).job_id
+        else:
+            job_id = howdah.submit(file).job_id
+    assert capfd.readouterr().err == "RuntimeWarning: it is taken, but not all of it is heeded\n"
+    howdah.connect(job_id).stop()
+    assert gone(newest()).outcome == "stopped"
+    file = job_file(
+        tmp_path, WAITS, roles={"worker": {"instances": 2}}, source=".", **{"in-place": True}
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        with pytest.raises(RuntimeWarning, match="in-place: 2 tasks write to one folder"):
+            howdah.submit(file)
+    assert [each.job_id for each in list_jobs(base_folder())] == [job_id]
 
 
 class Held:

@@ -39,6 +39,7 @@ def submit(
     """Start a job; it goes on by itself, whatever becomes of this program.
 
     What a user should know of it all the same, such as a key that has no effect, is a `RuntimeWarning`.
+    With ``python -W error`` one that comes while the job is handed over to its backend is printed.
 
     Args:
         job: a `howdah.Job`, or the path of a job file.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -98,7 +99,7 @@ def submit(
             from howdah.wire import authority  # the backend starts up while this is imported
 
             authority.create(directory.job_id, directory.secrets)
-            submission.go(directory, progress)
+            submission.go(directory, _unbroken(progress))
         except PerhapsSubmitted:
             raise
         except BackendError as error:
@@ -111,6 +112,19 @@ def submit(
     except BaseException:
         submission.close()
         raise
+
+
+def _unbroken(progress: Callable[[Step], None]) -> Callable[[Step], None]:
+    """The same, for when the backend has the job in its hands: a note that `python -W error` makes an exception
+    would break off what is half done, or hide that the job goes on. It is printed instead."""
+
+    def tell(step: Step) -> None:
+        try:
+            progress(step)
+        except Warning as note:
+            sys.stderr.write(f"{type(note).__name__}: {note}\n")
+
+    return tell
 
 
 def _create(directory: JobDirectory, job: Job, meta: JobMeta) -> None:
