@@ -358,19 +358,19 @@ def test_check_says_that_an_environment_cannot_be_built_without_uv(
     assert notes(project=".") == []
 
 
-def test_a_script_that_is_not_executable_is_named_before_and_after_it_has_failed(
+def test_a_script_that_is_not_executable_is_refused_and_named_after_it_has_failed(
     tmp_path: Path,
 ) -> None:
     file = job_file(tmp_path, "", command="./run.sh --lr 1")
     script = file.parent / "run.sh"
     script.write_text("#!/bin/sh\necho ran\n")
-    noted = (
-        f'command: "./run.sh" is not executable; chmod +x {script}, or start it as `sh ./run.sh`'
-    )
-    assert noted in howdah("check", str(file)).text
-    assert noted in howdah("check", "--backend", "yarn", str(file)).text
-    run = howdah("run", str(file), code=1)
-    assert noted in run.told
+    refused = f'{file}:1: command: "./run.sh" is not executable; chmod +x {script}, or start it as `sh ./run.sh`'
+    assert refused in howdah("check", str(file), code=2).told
+    assert refused in howdah("check", "--backend", "yarn", str(file), code=2).told
+    assert refused in howdah("run", str(file), code=2).told
+    assert refused in howdah("submit", str(file), code=2).told
+    # What another program makes of it is not known before.
+    run = howdah("run", str(file), "--set", "command=exec ./run.sh; true", code=1)
     assert "./run.sh is not executable: `chmod +x ./run.sh`" in run.text, run.text
     script.chmod(0o755)
     assert "executable" not in howdah("check", str(file)).text

@@ -46,7 +46,6 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         *_shared_folder(job),
         *_overridden_variables(job),
         *_no_image(loaded, site_file),
-        *scripts.not_executable(job, loaded.source),
         *_more_than_the_machine(job, backend),
     )
 
@@ -120,11 +119,13 @@ def _more_than_the_machine(job: Job, backend: str) -> Iterator[str]:
 
 
 def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
-    """Files and folders that the job names and this machine does not have."""
+    """Files and folders that the job names and this machine does not have, and programs it cannot start."""
     job, environment = loaded.job, loaded.job.environment
     if backend == LOCAL:  # elsewhere, an absolute path is one of the nodes'
         for key, message in scripts.missing(job, loaded.source, absolute=True):
             yield loaded.problem(key, message)
+    for key, message in scripts.not_executable(job, loaded.source):
+        yield loaded.problem(key, message)
     keytab = job.hadoop.keytab
     unsupported = (rule.key for rule in support.unsupported().get(backend, ()))
     if keytab is not None and "hadoop.keytab" not in unsupported:

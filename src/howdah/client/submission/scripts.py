@@ -63,8 +63,9 @@ def missing(job: Job, source: Path | None, *, absolute: bool) -> Iterator[tuple[
             yield key, f"there is no file {printable(os.path.normpath(file))}; {hint}"
 
 
-def not_executable(job: Job, source: Path | None) -> Iterator[str]:
-    """Files of the source folder that commands start, and that may not be executed; each with its key."""
+def not_executable(job: Job, source: Path | None) -> Iterator[tuple[str, str]]:
+    """Files of the source folder that commands start and that no one may execute: the key, what is wrong, what to
+    do. Tasks get them with the modes that they have here."""
     staged = job.preprocess is not None or any(role.prepare for role in job.roles.values())
     if source is None or (staged and job.in_place):
         return
@@ -75,9 +76,13 @@ def not_executable(job: Job, source: Path | None) -> Iterator[str]:
         if _may_be_put(os.path.normpath(name[0]).partition("/")[0], files):
             continue
         file = source / name[0]
-        if file.is_file() and not os.access(file, os.X_OK):
+        # Not os.access: what this machine mounts without the right to execute, others may.
+        if file.is_file() and not file.stat().st_mode & 0o111:
             by = "python" if file.suffix == ".py" else "sh"
-            yield f"{key}: {shown(name[0])} is not executable; chmod +x {file}, or start it as `{by} {name[0]}`"
+            yield (
+                key,
+                f"{shown(name[0])} is not executable; chmod +x {file}, or start it as `{by} {name[0]}`",
+            )
 
 
 def unknown_programs(job: Job, source: Path | None) -> Iterator[str]:
