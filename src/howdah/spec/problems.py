@@ -57,7 +57,11 @@ class JobFileError(ValueError):
         if len(lines) == 1:
             return lines[0]
         number = f"{len(lines)}" if len(lines) < MAX_PROBLEMS else f"{MAX_PROBLEMS} or more"
-        return "\n".join([f"the job has {number} problems:", *lines])
+        files = {problem.file for problem in self.problems}
+        # Without a line it may be an option of the command line.
+        one = len(files) == 1 and any(problem.line is not None for problem in self.problems)
+        what = printable(files.pop() or "") if one else ""
+        return "\n".join([f"{what or 'the job'} has {number} problems:", *lines])
 
 
 class ValueOrigin(msgspec.Struct, frozen=True):

@@ -179,7 +179,7 @@ def test_problems_come_in_the_order_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(JobFileError) as error:
         load_text(tmp_path, text)
     assert [problem.line for problem in error.value.problems] == [1, 2, 3, 5, 7]
-    assert str(error.value).splitlines()[0] == "the job has 5 problems:"
+    assert str(error.value).splitlines()[0] == f"{tmp_path}/job.toml has 5 problems:"
     assert error.value.problems[0] == JobFileProblem(
         file=str(tmp_path / "job.toml"),
         line=1,
@@ -220,7 +220,7 @@ def test_a_file_of_mistakes_is_not_told_in_full(tmp_path: Path) -> None:
     with pytest.raises(JobFileError) as error:
         load_text(tmp_path, text)
     assert len(error.value.problems) == 100
-    assert str(error.value).startswith("the job has 100 or more problems:")
+    assert str(error.value).startswith(f"{tmp_path}/job.toml has 100 or more problems:")
 
 
 def test_what_would_move_a_cursor_is_shown_as_text(tmp_path: Path) -> None:

@@ -228,3 +228,15 @@ def test_a_key_without_a_value_is_not_taken_for_the_sites(
         assert told == "job.yaml:2: limits: only a site file may set limits; remove the table"
     else:
         assert told.startswith(f"job.yaml:2: {key}: has no value; {hint}")
+
+
+def test_problems_are_headed_by_the_file_that_has_them(tmp_path: Path) -> None:
+    def header(site_text: str, job: str, *overrides: str) -> str:
+        with pytest.raises(JobFileError) as error:
+            load_at(tmp_path, site_text, job, *overrides)
+        return str(error.value).splitlines()[0].replace(f"{tmp_path}/", "")
+
+    assert header("attempts = 0\nstore = 1\n", JOB) == "site.toml has 2 problems:"
+    assert header("", f"attempts = 0\nmode = 1\n{JOB}") == "job.toml has 2 problems:"
+    assert header("", JOB, "attempts=0", "mode=1") == "the job has 2 problems:"
+    assert header('store = "${env:NONE}"', f"mode = 1\n{JOB}") == "the job has 2 problems:"
