@@ -11,12 +11,14 @@ import asyncio
 import contextlib
 import heapq
 import tempfile
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from howdah.backends.base import BackendError, Running
+from howdah.client.errors import Unreachable
 from howdah.client.following import offline_job
 from howdah.client.following.log_lines import FollowerPosition, Lines, LogBlock, LogId, TimedLines
 from howdah.client.following.remote import ANSWER_S, Remote
@@ -31,6 +33,8 @@ NO_RECORDS = 2**62
 QUIET_S = 1.5
 """Logs that have not come as far as they were said to within this, after the last news from a coordinator
 that was reached, will not."""
+SOON_S = 5.0
+"""For a coordinator's answer where there is something to show without it."""
 MERGED_BYTES = 64 * 1024 * 1024
 """Read at a time of all logs that are merged."""
 WINDOW = 256 * 1024
@@ -50,6 +54,8 @@ class _Live(NamedTuple):
     """How long each log is that an agent writes elsewhere, as it told last."""
     earlier: set[LogId]
     """Those of attempts that have ended, which are kept."""
+    problem: Unreachable | None = None
+    """Why the coordinator has told nothing."""
 
 
 class History:
@@ -60,6 +66,8 @@ class History:
         self._directory = remote.directory
         self._silent: set[LogId] = set()
         """Logs whose newest bytes were asked for, for what is being read, and did not come."""
+        self._unanswered: Unreachable | None = None
+        self._unanswered_at = 0.0
 
     async def records(self, after: int) -> list[RecordUpdate]:
         """The event log after that record."""
@@ -83,7 +91,8 @@ class History:
         """Where the last ``count`` lines of each log begin (of at most some 4 MiB). Who is ``following``
         gets more of one that did not come in time."""
         self._silent.clear()
-        live = (await self._live(tasks)).sizes
+        # Without an answer, who follows would be shown all of what is being written.
+        live = (await self._live(tasks, patient=following)).sizes
         await self._bring_logs(tasks, live)
 
         def look() -> dict[LogId, int]:
@@ -114,13 +123,14 @@ class History:
 
         ``position`` goes on with them, and lines without an end stay in ``cut`` for what follows. With
         ``note`` nothing follows: it is told which logs are left out because the place where they are kept
-        does not answer.
+        does not answer, or that the coordinator does not.
 
         Raises:
             BackendError: it does not, and no other log is wanted.
+            Unreachable: the coordinator does not, and no log is kept.
         """
         silent, self._silent = self._silent, set()  # since `tails`
-        live, earlier = await self._live(tasks)
+        live, earlier, unanswered = await self._live(tasks)
         problem = await self._bring_logs(tasks, live)
         finish = note is not None
         with tempfile.TemporaryDirectory(prefix="howdah-logs-") as folder:
@@ -153,10 +163,14 @@ class History:
             lacking = {each for each in unread - shown if attempt in (None, each.attempt)}
             if problem is not None and lacking and not shown:
                 raise problem
+            if unanswered is not None and not shown:
+                raise unanswered
             for block in heapq.merge(*parts, key=lambda block: block.time or 0.0):
                 yield block
         if problem is not None and note is not None and (lacking or not (live or earlier)):
             note(f"{problem}. Left out: {_in_words(lacking) or 'what is not here yet'}")
+        if unanswered is not None and note is not None:
+            note(f"only what is stored is shown: {unanswered}")
         silent = {each for each in silent if attempt in (None, each.attempt)}
         if silent and note is not None:
             note(
@@ -184,8 +198,12 @@ class History:
             return error
         return None
 
-    async def _live(self, tasks: tuple[Task, ...]) -> _Live:
-        """What the coordinator tells of these tasks' logs; nothing where none is elsewhere."""
+    async def _live(self, tasks: tuple[Task, ...], *, patient: bool = False) -> _Live:
+        """What the coordinator tells of these tasks' logs; nothing where none is elsewhere.
+
+        Raises:
+            Unreachable: it does not within `ANSWER_S`, and ``patient`` is set: only its answer will do.
+        """
         nothing = _Live({}, set())
         if self._remote.site.at_hand:
             return nothing
@@ -201,7 +219,17 @@ class History:
             return _Live({}, begun)
         if await self._remote.running() is not Running.YES:
             return nothing
-        reply = await self._remote.ask(AskStatus(), StatusUpdate)
+        if self._unanswered and not patient and time.monotonic() < self._unanswered_at + SOON_S:
+            return _Live({}, set(), self._unanswered)  # one look asks several times
+        try:
+            reply = await self._remote.ask(
+                AskStatus(), StatusUpdate, within_s=ANSWER_S if patient else SOON_S
+            )
+        except Unreachable as error:
+            if patient:
+                raise
+            self._unanswered, self._unanswered_at = error, time.monotonic()
+            return _Live({}, set(), error)
         if reply is None:
             return nothing
         told = [

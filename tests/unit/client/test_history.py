@@ -14,8 +14,10 @@ import pytest
 from howdah.backends.base import Running
 from howdah.backends.local.site import LocalSite
 from howdah.client import history
+from howdah.client.errors import Unreachable
 from howdah.client.following.items import LogLine
 from howdah.client.handle import AsyncJobHandle
+from howdah.core.messages import Task
 from howdah.wire.messages import Watch
 from howdah.wire.status import TaskView
 from tests.unit.client.coordinators import VIEW, Client, coordinator, job_directory, log, status
@@ -136,3 +138,90 @@ def test_what_did_not_come_once_is_named_then_and_no_more(elsewhere: AsyncJobHan
         warnings.simplefilter("error", RuntimeWarning)
         assert late.read(elsewhere, 1, follow=False, until="") == ["two"]
         assert late.read(elsewhere, 2, follow=False, until="") == ["one", "two"]
+
+
+class Silent:
+    """A coordinator that greets and says no more, as one whose process hangs."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.killed = asyncio.Event()
+
+    async def serve(self, client: Client) -> None:
+        await client.receive()
+        self.asked += 1
+        await self.killed.wait()
+
+    def read(self, job: AsyncJobHandle, **which: int) -> list[str]:
+        async def reading() -> list[str]:
+            async with coordinator(job._directory, self.serve):
+                lines = job.logs("worker:0", follow=False, **which)
+                try:
+                    return [line.text async for line in lines]
+                finally:
+                    self.killed.set()
+
+        return asyncio.run(reading())
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is given a coordinator where logs are stored; any longer, and the test takes too long."""
+    monkeypatch.setattr(history, "SOON_S", 0.5)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.timeout(20)
+def test_without_the_coordinator_the_logs_that_are_stored_are_shown(
+    elsewhere: AsyncJobHandle,
+) -> None:
+    """After some seconds, with a word why there are no others; a look that asks several times waits once."""
+    path = elsewhere._directory.log_path(Task("worker", 0), 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"one\ntwo\n")
+    for which, lines in (({}, ["one", "two"]), ({"tail": 1, "attempt": 1}, ["two"])):
+        job, silent = AsyncJobHandle(elsewhere._directory), Silent()
+        job._remote.site = elsewhere._remote.site
+        with pytest.warns(
+            RuntimeWarning, match="only what is stored is shown: .* did not answer"
+        ) as told:
+            assert silent.read(job, **which) == lines
+        assert silent.asked == 1 and [each.category for each in told].count(RuntimeWarning) == 1
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.timeout(20)
+def test_without_the_coordinator_and_without_stored_logs_the_reason_is_told(
+    elsewhere: AsyncJobHandle,
+) -> None:
+    with pytest.raises(Unreachable, match="did not answer within"):
+        Silent().read(elsewhere)
+
+
+@pytest.mark.usefixtures("soon")
+@pytest.mark.timeout(20)
+def test_who_follows_sees_what_is_stored_before_the_coordinator_answers(
+    elsewhere: AsyncJobHandle,
+) -> None:
+    """And what the next coordinator tells, once."""
+    path = elsewhere._directory.log_path(Task("worker", 0), 1)
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"one\n")
+
+    async def answers(client: Client) -> None:
+        request = await client.receive()
+        offset = next((offset for *_, offset in request.offsets), 0)
+        await client.say(log(offset, b"one\ntwo\n"[offset:]))
+        await client.until_gone()
+
+    async def read() -> list[str]:
+        found: list[str] = []
+        silent, lines = Silent(), elsewhere.logs("worker:0")
+        async with coordinator(elsewhere._directory, silent.serve):
+            found.append((await anext(lines)).text)
+            silent.killed.set()
+        async with coordinator(elsewhere._directory, answers, incarnation=2):
+            found.append((await anext(lines)).text)
+        return found
+
+    assert asyncio.run(read()) == ["one", "two"]
