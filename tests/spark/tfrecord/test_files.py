@@ -271,19 +271,20 @@ def test_options_are_read_by_sparks_and_the_connectors_names() -> None:
 def test_other_file_systems_have_files_written_found_and_read(
     place: str, request: pytest.FixtureRequest
 ) -> None:
-    root = "memory://some=where/tfrecords"
+    """Folders of values that no folder can be called after are escaped."""
+    root = "memory://some=where/100%25 of/tfrecords"
     if place == "hdfs":
         hadoop: Cluster = request.getfixturevalue("hadoop")
-        root = f"{hadoop.default_fs}/tmp/some={uuid.uuid4().hex}"
+        root = f"{hadoop.default_fs}/tmp/some={uuid.uuid4().hex}/100%25 of"
     wanted = TFRecordOptions(paths=(root,), partition_by=("k",))
     plan = writing.plan(wanted)
-    rows = batch(k=pa.array(["a", "b"]), x=pa.array([1, 2]))
+    rows = batch(k=pa.array(["a/b?%", "b"]), x=pa.array([1, 2]))
     try:
         for _ in range(2):
             told = writing.write([rows], plan, 0)
             writing.commit(plan, told, overwrite=True)
         found = reading.pieces(wanted)
-        assert [piece.values for piece in found] == [(("k", "a"),), (("k", "b"),)]
+        assert [piece.values for piece in found] == [(("k", "a/b?%"),), (("k", "b"),)]
         schema = pa.schema([("x", pa.int64()), ("k", pa.string())])
         read = [
             row
@@ -291,7 +292,7 @@ def test_other_file_systems_have_files_written_found_and_read(
             for part in reading.rows(reading.Split((piece,)), schema, wanted)
             for row in part.to_pylist()
         ]
-        assert read == [{"x": 1, "k": "a"}, {"x": 2, "k": "b"}]
+        assert read == [{"x": 1, "k": "a/b?%"}, {"x": 2, "k": "b"}]
         assert len(filesystems.file_system(root).children(root)) == 3
     finally:
         filesystems.file_system(root).remove(root)

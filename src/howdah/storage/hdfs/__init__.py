@@ -7,7 +7,6 @@ given up. What is here, and `errors`, imports nothing that takes time and may be
 from __future__ import annotations
 
 import posixpath
-from urllib.parse import unquote, urlsplit
 
 
 def is_hdfs(place: str) -> bool:
@@ -17,7 +16,8 @@ def is_hdfs(place: str) -> bool:
 
 def split(url: str) -> tuple[str, str]:
     """File system and path of a URL: ``("hdfs://nn:8020", "/a/b")``; the first is empty for a path
-    or for ``hdfs:///a/b``, which stand for the default file system.
+    or for ``hdfs:///a/b``, which stand for the default file system. As for Hadoop's ``Path`` no character
+    is escaped: Spark's folder of the value ``a/b`` is called ``k=a%2Fb``.
 
     Raises:
         ValueError: it is a URL of something else, or a relative path.
@@ -26,9 +26,8 @@ def split(url: str) -> tuple[str, str]:
         if not url.startswith("/"):
             raise ValueError(f"{url!r} is neither an absolute path nor an hdfs:// URL")
         return "", posixpath.normpath(url)
-    parts = urlsplit(url)
-    if parts.scheme != "hdfs":
-        raise ValueError(f"{url!r} is no URL of HDFS: it begins with {parts.scheme}://")
-    fs = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    path = unquote(parts.path) if "%" in parts.path else parts.path
-    return fs, posixpath.normpath(path or "/")
+    scheme, _, rest = url.partition("://")
+    if scheme != "hdfs":
+        raise ValueError(f"{url!r} is no URL of HDFS: it begins with {scheme}://")
+    host, _, path = rest.partition("/")
+    return f"{scheme}://{host}" if host else "", posixpath.normpath(f"/{path}")
