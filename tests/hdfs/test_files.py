@@ -190,7 +190,9 @@ def test_urls_and_paths_are_told_apart() -> None:
     assert split("hdfs:///a") == ("", "/a")
     assert split("/a/b/") == ("", "/a/b")
     assert split("hdfs://nn") == ("hdfs://nn", "/")
-    assert split("hdfs://nn/a%20b?c#d") == ("hdfs://nn", "/a%20b?c#d"), "names, as for Hadoop's own Path"
+    assert split("hdfs://nn/a%20b?c#d") == ("hdfs://nn", "/a%20b?c#d"), (
+        "names, as for Hadoop's own Path"
+    )
     assert is_hdfs("hdfs://x/y")
     assert not is_hdfs("s3://x/y")
     with pytest.raises(ValueError, match="no URL of HDFS"):
