@@ -7,6 +7,7 @@ import fcntl
 import os
 import select
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -27,8 +28,9 @@ from howdah.spark.feed.tasks.feeder_client import (
     TrainerConnection,
     first_word,
 )
+from howdah.wire.tls import PeerRole, certificate_name
 from tests.cli.howdah import until
-from tests.spark.feed.rig import DEADLINE_S, Rig, access
+from tests.spark.feed.rig import DEADLINE_S, JOB, Rig, access
 
 
 def far(rig: Rig) -> TrainerConnection:
@@ -135,8 +137,8 @@ def test_a_feeder_of_another_host_hears_what_a_program_said_just_before_it_ended
     with pytest.raises(EnoughRows):
         while True:
             feeder.wait()
-    closing.join()
     feeder.close()
+    closing.join()
     assert not proxy.is_running()
 
 
@@ -161,6 +163,47 @@ def test_answers_come_whole_though_the_program_took_no_more_rows_and_hung_up() -
         got = b"".join(iter(lambda: feeder.recv(1 << 16), b""))
         joining.join()
     assert got == answers
+
+
+def test_a_last_answer_comes_whole_though_rows_were_on_the_way(rig: Rig, tmp_path: Path) -> None:
+    """A close with unread bytes would reset the connection, and drop what the feeder has not read yet."""
+    answer = os.urandom(100_000)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.socket(socket.AF_UNIX) as here,
+        socket.socket() as wire,
+    ):
+        target = str(tmp_path / "rows")
+        here.bind(target)
+        here.listen()
+        here.settimeout(DEADLINE_S)
+        with tls_proxy.start(listener, rig.secrets, JOB, target) as started:
+            assert started.stdin is not None
+            proxy = psutil.Process(started.pid)
+            wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            wire.settimeout(DEADLINE_S)
+            wire.connect(listener.getsockname())
+            context = feeder_client.tls(access(rig.secrets, 0))
+            with context.wrap_socket(
+                wire, server_hostname=certificate_name(PeerRole.AGENT, JOB)
+            ) as feeder:
+                program, _ = here.accept()
+                feeder.setblocking(False)
+                with contextlib.suppress(ssl.SSLWantWriteError):
+                    while True:
+                        feeder.send(bytes(1 << 14))
+                program.sendall(answer)
+                program.close()
+                until(
+                    lambda: all(
+                        each.status != psutil.CONN_ESTABLISHED
+                        for each in proxy.net_connections("tcp")
+                    ),
+                    "the proxy has hung up",
+                )
+                feeder.settimeout(DEADLINE_S)
+                assert b"".join(iter(lambda: feeder.recv(1 << 16), b"")) == answer
+            started.stdin.write(b"\n")
 
 
 def test_rows_of_other_hosts_come_also_after_the_process_that_takes_them_was_killed(

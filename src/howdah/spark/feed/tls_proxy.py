@@ -37,6 +37,9 @@ PARENT_S = 0.5
 """Between two looks whether the training process is still there."""
 LAST_S = 5.0
 """For what was said last, once the training process hears nothing more."""
+UNREAD_S = 2.0
+"""For a feeder to read what was said last, and hang up. One that computes its next rows looks later, and what has
+arrived by then stays."""
 ROWS_BYTES = 1 << 18
 ANSWERS_BYTES = 1 << 16
 
@@ -145,6 +148,8 @@ class _Proxy:
                 near.connect(self._target)
                 near.setblocking(False)
                 _join(tls, near)
+                near.close()
+                _hang_up(tls)
 
 
 class _Way:
@@ -214,6 +219,16 @@ def _join(far: ssl.SSLSocket, near: socket.socket) -> None:
             if wanted:  # poll would say of one that has ended that it has, again and again
                 poll.register(sock, wanted)
         poll.poll()
+
+
+def _hang_up(far: socket.socket) -> None:
+    """End a connection in order: a close with unread rows would reset it, and drop what was said last."""
+    far.shutdown(socket.SHUT_WR)
+    until = time.monotonic() + UNREAD_S
+    while (left_s := until - time.monotonic()) > 0:
+        far.settimeout(left_s)
+        if not far.recv(ROWS_BYTES):
+            return
 
 
 async def _ready(sock: socket.socket, watch: Any, unwatch: Any) -> None:
