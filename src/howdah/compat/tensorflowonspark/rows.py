@@ -17,6 +17,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from howdah.spark.feed.arrow.arrays import is_binary, is_list, unfolded
+
 PICKLED = "howdah.python"
 """Name of the column, and key of its schema's metadata."""
 BATCH_BYTES = 1 << 20
@@ -65,9 +67,9 @@ def of_batch(batch: Mapping[str, Any], schema: pa.Schema | pa.StructType) -> lis
 def _values(column: Any, kind: Any) -> Sequence[Any]:
     if isinstance(column, Mapping):  # of a struct
         return of_batch(column, kind)
-    leaf = _leaf(kind)
-    values = column if _is_binary(leaf) else column.tolist()
-    if _is_other(leaf) or (column.dtype.hasobject and _is_list(kind)):
+    leaf = unfolded(kind)[1]
+    values = column if is_binary(leaf) else column.tolist()
+    if _is_other(leaf) or (column.dtype.hasobject and is_list(kind)):
         return [_value(value, kind) for value in values]
     return values
 
@@ -76,7 +78,7 @@ def _value(value: Any, kind: Any) -> Any:
     """As ``df.rdd`` has it."""
     if value is None:
         return None
-    if _is_binary(kind):
+    if is_binary(kind):
         return bytes(value)
     if _is_instant(kind):
         return _local(value)
@@ -86,11 +88,11 @@ def _value(value: Any, kind: Any) -> Any:
     if pa.types.is_struct(kind) and isinstance(value, Mapping):  # a vector or an image is an array
         values = [_value(value[field.name], field.type) for field in kind]
         return _row_maker(list(value))(*values)
-    if not _is_list(kind):
+    if not is_list(kind):
         return value
-    if hasattr(value, "tolist") and not _is_binary(_leaf(kind)):
+    if hasattr(value, "tolist") and not is_binary(unfolded(kind)[1]):
         value = value.tolist()
-    if _is_other(_leaf(kind)) or _is_list(kind.value_type):
+    if _is_other(unfolded(kind)[1]) or is_list(kind.value_type):
         return [_value(each, kind.value_type) for each in value]
     return value
 
@@ -102,29 +104,14 @@ def _local(time: datetime.datetime) -> datetime.datetime:
     return instant.astimezone().replace(tzinfo=None)
 
 
-def _leaf(kind: Any) -> pa.DataType:
-    while _is_list(kind):
-        kind = kind.value_type
-    return kind
-
-
 def _is_other(kind: pa.DataType) -> bool:
     """Whether a row's value of that type is something else than what an array's own ``tolist`` makes of it."""
     nested = pa.types.is_map(kind) or pa.types.is_struct(kind)
-    return nested or _is_binary(kind) or _is_instant(kind)
+    return nested or is_binary(kind) or _is_instant(kind)
 
 
 def _is_instant(kind: Any) -> bool:
     return pa.types.is_timestamp(kind) and kind.tz is not None
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return isinstance(kind, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
 
 
 def _row_maker(names: list[str]) -> Callable[..., Any]:
