@@ -272,13 +272,11 @@ class SparkBackend(Backend):
         return [each for each in self._pending.values() if (each.role in roles) == on_driver]
 
     def _grant(self, request: ContainerRequest, container: RegisteredContainer) -> None:
-        registration, job = container.registration, self._directory.job()
-        if not registration.sees_job_dir and (
-            problem := unseen(job, request.role, registration.host)
-        ):
-            self._refuse(request.request_id, problem)
-            return
-        if problem := too_few_gpus(self._roles, request.role, registration.gpus):
+        registration, role = container.registration, request.role
+        problem = too_few_gpus(self._roles, role, registration.gpus)
+        if not registration.sees_job_dir:
+            problem = unseen(self._directory.job(), role, registration.host) or problem
+        if problem:
             self._refuse(request.request_id, problem)
             return
         del self._pending[request.request_id]

@@ -197,7 +197,9 @@ class ContainerProcess:
         now = time.monotonic()
         host, port = self._config.coordinator
         patience_s = NAME_S if isinstance(error, socket.gaierror) else REACH_S
-        if (not self._registered and now - self._began > patience_s) or _permanent(error):
+        # Where another server is trying again is of no use.
+        permanent = isinstance(error, ssl.SSLCertVerificationError)
+        if (not self._registered and now - self._began > patience_s) or permanent:
             problem = (
                 f"{self._config.host} does not reach the coordinator at {host}:{port}: {error}"
             )
@@ -321,7 +323,9 @@ class ContainerProcess:
         self._exited = Exited(container_id=ended.container_id, kind=ended.kind, detail=ended.detail)
         self._upload_until = time.monotonic() + LAST_UPLOAD_S
         if self._stopping:
-            self._upload_last()
+            if self._connection is not None:
+                done = self._send_changes()
+                self._send(self._with_unsaved(self._exited, done=done))
             self._loop.stop()
             return
         self._upload()
@@ -367,12 +371,6 @@ class ContainerProcess:
                 return False
         return True
 
-    def _upload_last(self) -> None:
-        if self._connection is None or self._exited is None:
-            return
-        done = self._send_changes()
-        self._send(self._with_unsaved(self._exited, done=done))
-
     def _acknowledged(self, container_id: str) -> None:
         """The end is recorded: the process is free for another container."""
         if container_id != self._container_id or self._exited is None:
@@ -396,11 +394,6 @@ class ContainerProcess:
             self._containers.release(container.container_id, grace_s)
         if not running:
             self._loop.stop()
-
-
-def _permanent(error: OSError) -> bool:
-    """Whether trying again is of no use: another server is there."""
-    return isinstance(error, ssl.SSLCertVerificationError)
 
 
 def run_agent(launch_file: str) -> int:

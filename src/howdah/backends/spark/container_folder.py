@@ -174,6 +174,8 @@ def make_container(base: Path, container_id: str, config: ContainerConfig, *, se
     Raises:
         OSError: it cannot be made.
     """
+    import importlib.resources
+
     folder = base / container_id
     make_private_folder(folder)
     _link(folder / SECRETS, base / SECRETS)
@@ -184,7 +186,9 @@ def make_container(base: Path, container_id: str, config: ContainerConfig, *, se
         _link(folder / SOURCE, Path(config.source))
     package = folder / PYTHON_PATH / "howdah"
     package.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (package / "task.py").write_bytes(_own_module("task.py"))
+    # Howdah may be in a zip file (``--py-files``).
+    task = importlib.resources.files("howdah").joinpath("task.py")
+    (package / "task.py").write_bytes(task.read_bytes())
     name_python(folder / BIN, config.python)
     return folder
 
@@ -203,10 +207,3 @@ def _make_job_dir(base: Path, job_dir: Path, config: ContainerConfig, *, seen: b
 def _link(path: Path, target: Path) -> None:
     with contextlib.suppress(FileExistsError):
         path.symlink_to(target)
-
-
-def _own_module(name: str) -> bytes:
-    """The text of one of Howdah's modules, also out of a zip file (``--py-files``)."""
-    import importlib.resources
-
-    return importlib.resources.files("howdah").joinpath(name).read_bytes()

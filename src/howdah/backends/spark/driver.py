@@ -108,7 +108,8 @@ class Driver:
                     for spark_job, count in self._running.items():
                         self._send(SlotsPending(spark_job=spark_job, count=count))
                 self._listen()
-                status = _wait_status(self._coordinator.process.wait())
+                code = self._coordinator.process.wait()
+                status = -code if code < 0 else code << 8  # as `os.waitpid` gives it
                 output = self._coordinator.last_output() or last_line(
                     self._job_dir / COORDINATOR_LOG
                 )
@@ -166,8 +167,6 @@ class Driver:
                     self._begin(message.spark_job, message.count)
             case QuerySlots():
                 in_thread("howdah slots report", lambda: self._report(message.wanted))
-            case _:
-                pass
 
     def _send(self, message: msgspec.Struct) -> None:
         with contextlib.suppress(OSError), self._sending:
@@ -267,8 +266,3 @@ def slot_task(bundle: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
         yield pyarrow.RecordBatch.from_pydict({"problem": [problem]})
 
     return run
-
-
-def _wait_status(code: int) -> int:
-    """A process's return code as `os.waitpid` gives it."""
-    return -code if code < 0 else code << 8

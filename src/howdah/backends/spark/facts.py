@@ -380,15 +380,13 @@ def sizes(facts: Facts) -> str:
 
 
 def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
-    problems: list[str] = []
-    for name, role in job.roles.items():
-        if role.gpus > facts.task_gpus and name not in on_driver:
-            problems.append(
-                f"roles.{name}.gpus = {role.gpus}: spark.task.resource.gpu.amount is "
-                f"{facts.task_gpus:g}. Start the application with spark.task.resource.gpu.amount = "
-                f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
-            )
-    return problems
+    return [
+        f"roles.{name}.gpus = {role.gpus}: spark.task.resource.gpu.amount is "
+        f"{facts.task_gpus:g}. Start the application with spark.task.resource.gpu.amount = "
+        f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
+        for name, role in job.roles.items()
+        if role.gpus > facts.task_gpus and name not in on_driver
+    ]
 
 
 def _idle_kill_s(session: SparkAccess) -> int:

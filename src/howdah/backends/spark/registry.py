@@ -332,7 +332,6 @@ class ContainerRegistry:
         return container
 
     def _handle(self, container: RegisteredContainer, message: Any) -> None:
-        host = container.registration.host
         match message:
             case FilePart():
                 self._write(container, message)
@@ -340,9 +339,8 @@ class ContainerRegistry:
                 self._exited(container, message)
             case Preempted():
                 container.preempted = message.reason
+                host = container.registration.host
                 log.warning("a slot on %s is lost: %s", host, message.reason)
-            case _:
-                pass
 
     def _write(self, container: RegisteredContainer, part: FilePart) -> None:
         if not container.container_id:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
 import inspect
 import socket
@@ -33,7 +34,6 @@ class SparkAccess(abc.ABC):
     def setting(self, name: str, default: str = "") -> str:
         """A setting of the application; ``default`` where it has none, or it cannot be asked."""
 
-    @abc.abstractmethod
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
     ) -> list[str]:
@@ -43,6 +43,17 @@ class SparkAccess(abc.ABC):
         Raises:
             Exception: the job failed or was cancelled.
         """
+        # Spark 3.5 has no such argument: who gives no profile needs none.
+        more = {} if self.profile is None else {"profile": self.profile}
+        with self._tagged(tag):
+            frame = self.spark.range(0, count, 1, count).mapInArrow(
+                task, SCHEMA, barrier=barrier, **more
+            )
+            return [row["problem"] for row in frame.collect()]
+
+    @abc.abstractmethod
+    def _tagged(self, tag: str) -> contextlib.AbstractContextManager[None]:
+        """This thread's jobs run as the user's own, under that tag."""
 
     @abc.abstractmethod
     def cancel(self, tag: str) -> None:
@@ -88,14 +99,6 @@ class SparkAccess(abc.ABC):
             "and leave it out"
         )
 
-    def _run(self, count: int, task: Callable[..., Any], barrier: bool) -> list[str]:
-        # Spark 3.5 has no such argument: who gives no profile needs none.
-        more = {} if self.profile is None else {"profile": self.profile}
-        frame = self.spark.range(0, count, 1, count).mapInArrow(
-            task, SCHEMA, barrier=barrier, **more
-        )
-        return [row["problem"] for row in frame.collect()]
-
 
 class ClassicSession(SparkAccess):
     """A session whose driver is this process."""
@@ -119,16 +122,15 @@ class ClassicSession(SparkAccess):
     def setting(self, name: str, default: str = "") -> str:
         return self._conf.get(name, default) or default
 
-    def run(
-        self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
-    ) -> list[str]:
+    @contextlib.contextmanager
+    def _tagged(self, tag: str) -> Iterator[None]:
         context = self._context
         for name, value in self._local.items():
             context.setLocalProperty(name, value)
         context.setLocalProperty(_DESCRIPTION, tag)
         context.addJobTag(tag)
         try:
-            return self._run(count, task, barrier)
+            yield
         finally:
             context.removeJobTag(tag)
 
@@ -200,12 +202,11 @@ class ConnectSession(SparkAccess):
         except Exception:  # a setting that this server does not tell
             return default
 
-    def run(
-        self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
-    ) -> list[str]:
+    @contextlib.contextmanager
+    def _tagged(self, tag: str) -> Iterator[None]:
         for each in {*self._tags, tag}:
             self.spark.addTag(each)
-        return self._run(count, task, barrier)
+        yield
 
     def cancel(self, tag: str) -> None:
         self.spark.interruptTag(tag)

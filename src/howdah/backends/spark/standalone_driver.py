@@ -161,10 +161,10 @@ def _serve(client: socket.socket, log: Path) -> int:
     submission: SparkSubmission | None = None
     directory: JobDirectory | None = None
 
-    def answered(do: Callable[[], None]) -> bool:
+    def answered(do: Callable[..., None], *args: Any) -> bool:
         problem = ""
         try:
-            do()
+            do(*args)
         except BackendError as error:
             problem = str(error)
         except Exception as error:  # pyspark's and py4j's own
@@ -187,14 +187,13 @@ def _serve(client: socket.socket, log: Path) -> int:
                 return 1
             match msgspec.json.decode(line, type=CheckJob | BeginJob):
                 case CheckJob() as request:
-                    checked = submission
-                    if not answered(lambda r=request, s=checked: _check(s, r)):
+                    if not answered(_check, submission, request):
                         return 1
                 case BeginJob() as request:
                     directory = JobDirectory(request.directory)
-                    log = _move_log(log, directory.path / LOG)
-                    begun, where = submission, directory
-                    if not answered(lambda s=begun, d=where: s.go(d, lambda step: None)):
+                    with contextlib.suppress(OSError):  # another file system: copied at the end
+                        log = log.rename(directory.path / LOG)
+                    if not answered(submission.go, directory, lambda step: None):
                         return 1
                     break
         if directory is None or submission is None:
@@ -231,14 +230,6 @@ def _redirect_output() -> Path:
     log_to(path)
     no_input()
     return path
-
-
-def _move_log(log: Path, path: Path) -> Path:
-    """Move it into the job directory; where that is another file system it is copied at the end."""
-    try:
-        return log.rename(path)
-    except OSError:
-        return log
 
 
 if __name__ == "__main__":
