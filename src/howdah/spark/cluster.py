@@ -19,7 +19,7 @@ from howdah.spark.feed.messages import Align, Options
 from howdah.spark.feed.tasks.feeder_client import FeederAccess
 from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
-from howdah.spark.job import ClusterJob, Wiring, secret
+from howdah.spark.job import ClusterJob, Wiring
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
 from howdah.spark.rows import source_of
@@ -425,13 +425,12 @@ def _submit(
         controller.close()
         submission.close()
         raise
+    files = {"ca": "ca.pem", "certificate": "feeder.pem", "key": "feeder.key"}
     access = FeederAccess(
         job_id=directory.job_id,
         host=submission.host,
         port=port,
-        ca=secret(directory, "ca.pem"),
-        certificate=secret(directory, "feeder.pem"),
-        key=secret(directory, "feeder.key"),
+        **{field: (directory.secrets / name).read_text("utf-8") for field, name in files.items()},
     )
     return Live(session, submission, directory, controller, access, on_log, restarts=restarts)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -94,11 +93,6 @@ class ClusterJob:
         write_atomically(directory.path / layout.FUNCTION / WIRING, msgspec.json.encode(document))
         if self._before is not None:
             adopt(self._before, directory)
-
-
-def secret(directory: JobDirectory, name: str) -> str:
-    """One of the job's PEM files."""
-    return Path(directory.secrets, name).read_text("utf-8")
 
 
 def _roles(

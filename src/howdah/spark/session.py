@@ -191,7 +191,9 @@ class Session:
     def _counts_cached(self, relation: Any) -> bool:
         """Whether Spark has counted all rows of a cached DataFrame. Spark 3 counts those again that it
         computes again, as it does where they did not fit."""
-        return int(self.spark.version.split(".")[0]) >= 4 and _is_loaded(relation)
+        cache = relation.cacheBuilder()
+        version = int(self.spark.version.split(".")[0])
+        return version >= 4 and bool(cache.isCachedColumnBuffersLoaded())
 
     def ordered(self, frame: Any) -> bool:
         """Whether Spark gives the rows of each partition in the same order again.
@@ -252,11 +254,6 @@ class Session:
 _KEEPS_ROWS = frozenset({"Project", "GlobalLimit", "LocalLimit"})
 _COUNTED = frozenset({"LocalRelation", "Range"})
 """Leaves of logical plans that have their rows, or how many."""
-
-
-def _is_loaded(relation: Any) -> bool:
-    """Whether all of a cached DataFrame has been computed."""
-    return bool(relation.cacheBuilder().isCachedColumnBuffersLoaded())
 
 
 def shuffles(plan: str) -> bool:

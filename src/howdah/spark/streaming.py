@@ -148,7 +148,9 @@ class Stream:
                 # Not with the lock: Spark waits for a micro-batch that has just come to `feed`.
                 self._await_commit()
                 self.query.stop()
-            self._look_at_query()
+            failure = self.query.exception()
+            if failure is not None and not self._ending.is_set():
+                raise FeedError(f"Spark's stream failed: {failure}") from failure
         except BaseException as error:
             self.error = self.error or error
             with contextlib.suppress(Exception):
@@ -186,11 +188,6 @@ class Stream:
             if progress is not None and progress["batchId"] >= self._last:
                 return
             self._over.wait(0.02)
-
-    def _look_at_query(self) -> None:
-        failure = self.query.exception()
-        if failure is not None and not self._ending.is_set():
-            raise FeedError(f"Spark's stream failed: {failure}") from failure
 
 
 def start(

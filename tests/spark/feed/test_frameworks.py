@@ -292,10 +292,12 @@ def test_integers_that_jax_would_cut_off_are_refused() -> None:
 
 
 def test_nulls_no_tensor_holds_are_named() -> None:
-    from howdah.spark.feed.adapters.torch_feeds import tensor
+    from howdah.spark.feed.adapters.torch_feeds import FeedDataset
 
+    feed = _Given([{"age": np.ma.MaskedArray([1, 2], [True, False])}])
+    batches = FeedDataset(feed, 2, None, None, None, False, True)
     with pytest.raises(FeedError, match=r"column 'age' has nulls.*fillna"):
-        tensor(np.ma.MaskedArray([1, 2], [True, False]), "age")
+        list(batches)
 
 
 def test_a_tf_dataset_gives_an_epoch_a_pass(fed: Rig) -> None:

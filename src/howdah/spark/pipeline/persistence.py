@@ -14,9 +14,8 @@ import atexit
 import pickle
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyspark
 from pyspark.ml.param import Params
@@ -65,7 +64,8 @@ class StageWriter(MLWriter):
                 packed = Path(folder) / "packed"
                 pack(Path(self._files), packed)
                 with packed.open("rb") as file:
-                    rows += [("files", at, bytearray(part)) for at, part in enumerate(_parts(file))]
+                    parts = iter(lambda: file.read(PART_BYTES), b"")
+                    rows += [("files", at, bytearray(part)) for at, part in enumerate(parts)]
         frame = spark.createDataFrame(rows, "name string, part int, data binary")
         frame.coalesce(1).write.parquet(f"{path.rstrip('/')}/howdah")
 
@@ -115,11 +115,6 @@ def _files(saved: Any) -> str:
     found = unpack(packed, inner)
     packed.unlink()
     return str(found)
-
-
-def _parts(file: BinaryIO) -> Iterator[bytes]:
-    while part := file.read(PART_BYTES):
-        yield part
 
 
 def metadata_session(spark: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A model's answers as Arrow columns that Spark can hold.
+"""Columns as tensors that a model takes, and its answers as Arrow columns that Spark can hold.
 
 One dimension gives a column of plain values, each further one a level of lists. Spark has no
 unsigned integers and no half precision: those widen to the next type it has.
@@ -67,6 +67,36 @@ def to_arrow(name: str, answer: Any, rows: int, kind: pa.DataType | None = None)
         raise ScoringError(
             f"the model's {name!r} is {column.type} and cannot be {kind}: {error}"
         ) from error
+
+
+def plain(values: Any, name: str) -> Any:
+    """The column ``name`` as a plain array; missing numbers are NaN (in float64).
+
+    Raises:
+        ScoringError: it is a struct, or its rows have different lengths.
+    """
+    if isinstance(values, dict):
+        raise ScoringError(
+            f"column {name!r} is a struct; select its fields as columns and map those"
+        )
+    if np.ma.isMaskedArray(values):
+        return np.ma.filled(values.astype(np.float64), np.nan)
+    if values.dtype == object and any(isinstance(value, np.ndarray) for value in values):
+        sizes = {None if value is None else len(value) for value in values}
+        lengths = sorted(size for size in sizes if size is not None)
+        raise ScoringError(
+            f"rows of column {name!r} have {lengths[0]} to {lengths[-1]} values"
+            f"{', or null' if None in sizes else ''}; a tensor needs the same number in every row: "
+            "pad or filter them"
+        )
+    return values
+
+
+def side_by_side(parts: list[np.ndarray]) -> np.ndarray:
+    """Several columns as the columns of one tensor."""
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
 
 def arrow_type(dtype: str, dimensions: int) -> pa.DataType:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from howdah.backends.spark import application as applications
+from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput, ExitCode, HowdahError
 from howdah.spark.errors import ScoringError
 from howdah.spark.scoring.frames import score, struct_type
@@ -100,7 +101,8 @@ def run(spark: Any, request: Request) -> ScoringResult:
     except (OSError, ValueError) as error:
         raise BadInput(str(error)) from error
     except Exception as error:  # Spark's own, of many kinds
-        raise _in_words(error) from error
+        kind = BadInput if type(error).__name__ == "AnalysisException" else ScoringFailed
+        raise kind(error_text(error)) from error
     return ScoringResult(
         output=request.output,
         rows=count,
@@ -155,16 +157,13 @@ def _read(spark: Any, request: Request) -> DataFrame:
 
         given = {**request.read_options, "paths": json.dumps(paths)}
         return functions.read(spark, options.options(given), schema)
-    reader = spark.read.format(request.format).options(**_read_options(request, schema))
+    reader = spark.read.format(request.format)
     if schema is not None:
         reader = reader.schema(schema)
-    return reader.load(paths)
-
-
-def _read_options(request: Request, schema: Any) -> Mapping[str, str]:
-    # A CSV file without a schema has its names in the first line, or it could not be mapped.
-    guessed = {"header": "true", "inferSchema": "true"} if schema is None else {}
-    return {**(guessed if request.format == "csv" else {}), **request.read_options}
+    elif request.format == "csv":
+        # Without a schema it has its names in the first line, or it could not be mapped.
+        reader = reader.options(header="true", inferSchema="true")
+    return reader.options(**request.read_options).load(paths)
 
 
 def _written(scored: DataFrame, request: Request) -> int | None:
@@ -187,13 +186,6 @@ def _counted(scored: DataFrame) -> tuple[Any, DataFrame]:
         return observed, scored.observe(observed, F.count(F.lit(1)).alias("rows"))
     except Exception:  # Connect before Spark 4
         return None, scored
-
-
-def _in_words(error: Exception) -> HowdahError:
-    from howdah.backends.spark.error_texts import error_text
-
-    kind = BadInput if type(error).__name__ == "AnalysisException" else ScoringFailed
-    return kind(error_text(error))
 
 
 @contextlib.contextmanager

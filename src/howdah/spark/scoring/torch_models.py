@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.tensors import Batch, Tensor, plain
+from howdah.spark.scoring.columns import plain
+from howdah.spark.scoring.predictors import Batch, Tensor
 
 
 class LoadedTorch:

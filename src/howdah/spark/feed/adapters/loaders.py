@@ -66,14 +66,9 @@ class Loaders(PassSource):
         """
         from howdah.spark.feed.adapters.torch_feeds import loader
 
+        asked = (self, size, columns, label, shapes, drop_last, per_epoch)
         return loader(
-            self,
-            size,
-            columns,
-            label,
-            shapes,
-            drop_last,
-            per_epoch,
+            *asked,
             shuffle_buffer=shuffle_buffer,
             seed=seed,
             collate=collate,
@@ -111,14 +106,9 @@ class Loaders(PassSource):
         """
         from howdah.spark.feed.adapters.jax_feeds import JaxBatches
 
+        asked = (self, size, columns, label, shapes, drop_last, per_epoch)
         return JaxBatches(
-            self,
-            size,
-            columns,
-            label,
-            shapes,
-            drop_last,
-            per_epoch,
+            *asked,
             sharding=sharding,
             shuffle_buffer=shuffle_buffer,
             seed=seed,

@@ -10,7 +10,6 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from howdah.spark.feed.adapters.batching import Batches
-from howdah.spark.feed.arrow.columns import tensors
 
 
 class FeedDataset(Batches, IterableDataset[Any]):
@@ -32,15 +31,16 @@ class FeedDataset(Batches, IterableDataset[Any]):
             raise ValueError(f"pin=True is for batches on their way to a GPU, not to {device!r}")
 
     def ready(self, batch: dict[str, Any]) -> Any:
-        """See `Batches.ready`."""
         found = super().ready(batch)
         if self._collate is not None:
             found = self._collate(found)
         return found if self._device is None else _moved(found, self._device, self._pin)
 
     def array(self, values: np.ndarray, name: str) -> Any:
-        """See `Batches.array`."""
-        return _tensor(values, name)
+        if values.dtype.kind not in "biuf":
+            return values
+        # A copy: PyTorch writes where it likes, the received memory may be handed out again.
+        return torch.from_numpy(np.array(values, order="C"))
 
 
 def loader(*arguments: Any, pin: bool, device: Any, **more: Any) -> DataLoader[Any]:
@@ -62,19 +62,3 @@ def _moved(value: Any, device: torch.device, pin: bool) -> Any:
             return type(value)(*moved)
         return type(value)(moved)
     return value.to(device) if callable(getattr(value, "to", None)) else value
-
-
-def tensor(values: Any, name: str) -> Any:
-    """The array as a tensor; strings and other objects stay as they are.
-
-    Raises:
-        FeedError: it has nulls that no tensor can hold.
-    """
-    return tensors(values, name, _tensor)
-
-
-def _tensor(values: np.ndarray, name: str) -> Any:
-    if values.dtype.kind not in "biuf":
-        return values
-    # A copy: PyTorch writes where it likes, the received memory may be handed out again.
-    return torch.from_numpy(np.array(values, order="C"))

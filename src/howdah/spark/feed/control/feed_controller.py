@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable
+from concurrent.futures import Future
 from pathlib import Path
 
 from howdah.spark.feed.control.control_server import ControlServer
@@ -58,29 +59,22 @@ class FeedController(ControlServer):
         Raises:
             OSError: the certificates cannot be read.
         """
-        ready = threading.Event()
-        problem: list[BaseException] = []
+        started: Future[None] = Future()
 
         def main() -> None:
-            loop = asyncio.new_event_loop()
-            try:
-                loop.run_until_complete(self._listen(secrets))
-            except BaseException as error:
-                problem.append(error)
-                loop.close()
-                ready.set()
-                return
-            self._loop = loop
-            ready.set()
-            loop.run_forever()
-            loop.run_until_complete(_cancelled(loop))
-            loop.close()
+            with asyncio.Runner() as runner:
+                try:
+                    runner.run(self._listen(secrets))
+                except BaseException as error:
+                    started.set_exception(error)
+                    return
+                self._loop = loop = runner.get_loop()
+                started.set_result(None)
+                loop.run_forever()
 
         self._thread = threading.Thread(target=main, name="howdah-feed-controller", daemon=True)
         self._thread.start()
-        ready.wait()
-        if problem:
-            raise problem[0]
+        started.result()
 
     async def _listen(self, secrets: Path) -> None:
         assert self._socket is not None
@@ -278,10 +272,3 @@ class FeedController(ControlServer):
 
 def _listed(ranks: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(ranks)))
-
-
-async def _cancelled(loop: asyncio.AbstractEventLoop) -> None:
-    tasks = [task for task in asyncio.all_tasks(loop) if task is not asyncio.current_task()]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
