@@ -22,7 +22,7 @@ from howdah.backends.spark.coordinator_process import DRIVER, LISTEN
 from howdah.backends.spark.launch_bundle import NONCE as NONCE_FILE
 from howdah.backends.spark.launch_bundle import ContainerConfig, LaunchBundle, agent_secrets
 from howdah.backends.spark.messages import RequestSlots, SlotsCompleted, ToDriver
-from howdah.backends.spark.settings import SparkSettings, write_settings
+from howdah.backends.spark.site import SparkSettings, write_settings
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress

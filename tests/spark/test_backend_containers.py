@@ -23,7 +23,7 @@ from howdah.backends.spark.messages import (
     ToContainer,
 )
 from howdah.backends.spark.registry import LaunchedContainer, RegistryState
-from howdah.backends.spark.settings import read_settings, write_settings
+from howdah.backends.spark.site import read_settings, write_settings
 from howdah.core.messages import ContainerEnded, ContainerEndKind
 from howdah.spec.model import Slots
 from howdah.storage import layout

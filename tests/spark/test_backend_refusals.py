@@ -33,8 +33,7 @@ from howdah.backends.spark.launch_bundle import (
     unpack_source,
 )
 from howdah.backends.spark.messages import FilePart
-from howdah.backends.spark.settings import SparkSettings, write_settings
-from howdah.backends.spark.site import SparkSite
+from howdah.backends.spark.site import SparkSettings, SparkSite, write_settings
 from howdah.cli.commands.run import rerun_command as rerun
 from howdah.client.submission.functions import FunctionJob
 from howdah.frameworks import planning

@@ -39,7 +39,7 @@ from howdah.backends.spark.registry import (
     RegisteredContainer,
     RegistryState,
 )
-from howdah.backends.spark.settings import SparkSettings, read_settings
+from howdah.backends.spark.site import SparkSettings, read_settings
 from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,

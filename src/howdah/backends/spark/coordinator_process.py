@@ -26,7 +26,7 @@ from howdah.backends.base import BackendError
 from howdah.backends.interpreter import python_path
 from howdah.backends.local.processes import alive
 from howdah.backends.spark.messages import FromDriver, QuerySlots, SlotsReport, ToDriver
-from howdah.backends.spark.settings import SparkSettings
+from howdah.backends.spark.site import SparkSettings
 from howdah.wire.framed import FramedConnection
 from howdah.wire.frames import FrameError
 

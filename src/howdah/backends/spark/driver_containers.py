@@ -19,7 +19,7 @@ from howdah.backends.spark import slot_task
 from howdah.backends.spark.container_folder import PREFIX
 from howdah.backends.spark.launch_bundle import LaunchBundle, agent_secrets, container_config
 from howdah.backends.spark.messages import ON_DRIVER
-from howdah.backends.spark.settings import SparkSettings
+from howdah.backends.spark.site import SparkSettings
 from howdah.backends.spark.slot_task import NoContainer
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory

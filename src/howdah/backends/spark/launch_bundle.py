@@ -11,17 +11,20 @@ import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from howdah.backends.spark.messages import LEASE_S
-from howdah.backends.spark.settings import SparkSettings
 from howdah.packing.unpacking import unpack
 from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.storage.confined_paths import open_beneath
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory
+
+if TYPE_CHECKING:
+    from howdah.backends.spark.site import SparkSettings
 
 NONCE = "spark.nonce"
 """In the job directory: a host that reads the bundle's nonce there sees the directory."""

@@ -25,7 +25,7 @@ from howdah.backends.spark.launch_bundle import (
     pack_source,
 )
 from howdah.backends.spark.sessions import session_of
-from howdah.backends.spark.settings import SparkSettings, write_settings
+from howdah.backends.spark.site import SparkSettings, write_settings
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import PackingError
