@@ -226,14 +226,8 @@ class Session:
         except Exception:
             return 0
 
-    def _counts_bytes(self) -> bool:
-        try:
-            return bool(self.spark.conf.get(MOST_BYTES))  # without a default: is there such a one?
-        except Exception:
-            return False
-
     def _batch_settings(self, rows: int, size: int, *, exact: bool) -> dict[str, str]:
-        if not self._counts_bytes():
+        if not sessions.query_setting(self.spark, MOST_BYTES):  # this Spark has no such one
             if not exact:
                 # Nobody knows how wide they are but, perhaps, the user.
                 rows = min(rows, self._own_limit())
@@ -243,12 +237,9 @@ class Session:
         return {MOST_RECORDS: str(MOST_ROWS), MOST_BYTES: str(size)}
 
     def _own_limit(self) -> int:
-        """The session's own setting for rows in a record batch."""
-        try:
-            own = int(self.spark.conf.get(MOST_RECORDS))
-        except Exception:  # no number, or a server that does not answer
-            return MOST_ROWS
-        return own if own > 0 else MOST_ROWS
+        """The session's own setting for rows in a record batch; 0 or less is none."""
+        own = sessions.query_setting(self.spark, MOST_RECORDS).strip()
+        return int(own) if own.isdigit() and int(own) else MOST_ROWS
 
 
 _KEEPS_ROWS = frozenset({"Project", "GlobalLimit", "LocalLimit"})

@@ -6,9 +6,10 @@ A new application's master and settings are those of ``spark-defaults.conf`` and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from howdah.backends.base import BackendError
@@ -73,6 +74,26 @@ def with_this_python(spark: Any) -> Any:
         if not os.environ.get("PYSPARK_PYTHON"):
             context.pythonExec = sys.executable
     return spark
+
+
+@contextlib.contextmanager
+def lent(
+    master: str = "", settings: Mapping[str, str] | None = None, name: str = "howdah"
+) -> Iterator[Any]:
+    """A session. One that was there before stays, with its own master and settings; another is stopped.
+
+    Raises:
+        BackendError: no application can be started.
+    """
+    found = active()
+    if found is not None:
+        yield found
+        return
+    spark = session(master, settings, name)
+    try:
+        yield spark
+    finally:
+        spark.stop()
 
 
 class OwnApplication(SparkSubmission):

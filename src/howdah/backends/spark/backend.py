@@ -133,7 +133,7 @@ class SparkBackend(Backend):
         driver, listener = inherited(self._env)
         self._registry = ContainerRegistry(self, self._directory, self._address, LEASE_S)
         await self._registry.open(listener)
-        self._driver_containers = DriverContainers(self._directory, self._settings, LEASE_S)
+        self._driver_containers = DriverContainers(self._directory, self._settings)
         self._driver = DriverConnection(
             driver, self._settings, self._from_driver, self._driver_lost
         )

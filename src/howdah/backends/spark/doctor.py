@@ -6,6 +6,7 @@ nothing is left. A session that is made for it is stopped again.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 import threading
@@ -54,22 +55,17 @@ def examine(spark: Any = None) -> Iterator[DoctorFinding]:
     """Look at a session, classic or Connect: by default at the active one, or one made for it."""
     from howdah.backends.spark import application
 
-    own = None
-    if spark is None and (spark := application.active()) is None:
+    with contextlib.ExitStack() as stack:
         try:
-            spark = own = application.session(name="howdah doctor")
+            spark = spark or stack.enter_context(application.lent(name="howdah doctor"))
         except BackendError as error:
             yield problem("Spark", str(error))
             return
-    try:
         session = session_of(spark)
         found = spark_facts.read_when_there(session, 1, REGISTER_S)
         yield from _application(spark.version, session, found)
         yield from settings(found, profiles=has_profiles(spark))
         yield from _executors(session, found)
-    finally:
-        if own is not None:
-            own.stop()
 
 
 def _application(version: str, session: SparkAccess, found: Facts) -> Iterator[DoctorFinding]:

@@ -33,10 +33,9 @@ WAIT_S = 60.0
 class DriverContainers:
     """Those that have not registered yet."""
 
-    def __init__(self, directory: JobDirectory, settings: SparkSettings, lease_s: float) -> None:
+    def __init__(self, directory: JobDirectory, settings: SparkSettings) -> None:
         self._directory = directory
         self._settings = settings
-        self._lease_s = lease_s
         self._starting: set[asyncio.Task[None]] = set()
         self._started: set[str] = set()
 
@@ -89,6 +88,6 @@ class DriverContainers:
         coordinator = ("127.0.0.1" if everywhere else settings.bind, settings.port)
         # It has no Spark task, and outlives the coordinator that starts it.
         settings = msgspec.structs.replace(settings, slots=Slots.SHARED)
-        config = container_config(directory, settings, coordinator, ON_DRIVER, self._lease_s)
+        config = container_config(directory, settings, coordinator, ON_DRIVER)
         bundle = LaunchBundle(config=config, secrets=agent_secrets(directory))
         return slot_task.start(bundle, ())

@@ -37,11 +37,11 @@ class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Configuration of a container process, ``container.json`` in its folder."""
 
     job_id: str
-    name: str
+    name: str = ""
     """Of the container process."""
     spark_job: int
-    host: str
-    folder: str
+    host: str = ""
+    folder: str = ""
     """Working folder of the executor."""
     gpus: tuple[str, ...] = ()
     coordinator: tuple[str, int]
@@ -49,7 +49,7 @@ class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float
     job_dir: str
     nonce: str
-    python: str
+    python: str = ""
     other_python: bool = False
     """The job names an interpreter of its own for its programs."""
     source: str | None = None
@@ -86,7 +86,6 @@ def container_config(
     settings: SparkSettings,
     coordinator: tuple[str, int],
     spark_job: int,
-    lease_s: float = LEASE_S,
 ) -> ContainerConfig:
     """Configuration of a job's container processes, without what is known in the slot only.
 
@@ -95,16 +94,12 @@ def container_config(
     """
     return ContainerConfig(
         job_id=directory.job_id,
-        name="",
         spark_job=spark_job,
-        host="",
-        folder="",
         coordinator=coordinator,
         slots=settings.slots,
-        lease_s=lease_s,
+        lease_s=LEASE_S,
         job_dir=str(directory.path),
         nonce=settings.nonce,
-        python="",
         other_python=directory.job().environment.python is not None,
         source=directory.meta().source,
         keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),

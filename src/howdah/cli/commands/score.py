@@ -191,7 +191,8 @@ def command(
 
     With --json: {"output", "rows", "seconds", "columns": {name: type}}.
     """
-    from howdah.spark.scoring.command import Request, application, run
+    from howdah.backends.spark.application import lent
+    from howdah.spark.scoring.command import Request, run
 
     if keep and keep_none:
         raise click.UsageError("--keep and --keep-none contradict each other; give one of them")
@@ -203,7 +204,7 @@ def command(
         keep=keep or (() if keep_none else None),
         **rest,
     )
-    with application(master, conf) as spark:
+    with lent(master, conf, "howdah score") as spark:
         done = run(spark, request)
     if as_json:
         echo_json(done)

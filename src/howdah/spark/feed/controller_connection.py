@@ -57,7 +57,6 @@ class Control:
         end_all: Callable[[], None],
         lost: Callable[[str], None],
         lease_s: float = LEASE_S,
-        first_s: float = FIRST_S,
     ) -> None:
         self._address = (host, port)
         self._context = context
@@ -68,7 +67,6 @@ class Control:
         self._end_all = end_all
         self._lost = lost
         self._lease_s = lease_s
-        self._first_s = first_s
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._main, name="howdah-control", daemon=True)
         self._channel: Channel[Any] | None = None
@@ -123,7 +121,7 @@ class Control:
 
     async def _keep(self) -> None:
         reached = time.monotonic()
-        limit = self._first_s
+        limit = FIRST_S
         pause = 0.05
         while True:
             try:

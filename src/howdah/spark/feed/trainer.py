@@ -17,7 +17,7 @@ from howdah import task
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.connections import DataConnection
-from howdah.spark.feed.controller_connection import FIRST_S, LEASE_S, Control
+from howdah.spark.feed.controller_connection import LEASE_S, Control
 from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.ingest import take
 from howdah.spark.feed.messages import (
@@ -56,7 +56,6 @@ class Trainer:
         folder: str = "",
         *,
         lease_s: float = LEASE_S,
-        first_s: float = FIRST_S,
     ) -> None:
         self._lock = threading.Lock()
         self._states: dict[str, FeedState] = {}
@@ -80,7 +79,6 @@ class Trainer:
             end_all=self._end_all,
             lost=self._lost,
             lease_s=lease_s,
-            first_s=first_s,
         )
         self._shared = SharedState(self._control.tell, me.rank, _spill_folder(folder))
         self._shared.greet = self._control.greet

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from howdah.backends.spark import application as applications
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput, ExitCode, HowdahError
 from howdah.spark.errors import ScoringError
@@ -186,21 +184,3 @@ def _counted(scored: DataFrame) -> tuple[Any, DataFrame]:
         return observed, scored.observe(observed, F.count(F.lit(1)).alias("rows"))
     except Exception:  # Connect before Spark 4
         return None, scored
-
-
-@contextlib.contextmanager
-def application(master: str, settings: Mapping[str, str]) -> Iterator[Any]:
-    """A session. One that was there before stays, with its own master and settings.
-
-    Raises:
-        BackendError: no application can be started.
-    """
-    found = applications.active()
-    if found is not None:
-        yield found
-        return
-    spark = applications.session(master, settings, "howdah score")
-    try:
-        yield spark
-    finally:
-        spark.stop()

@@ -72,42 +72,26 @@ class Connecting:
         self.enough: set[int] = set()
         """Ranks that take no more rows of the epoch."""
 
-    def ask(
-        self,
-        *,
-        unreachable: list[int] | None = None,
-        rank: int = -1,
-        rows: int = 0,
-        dropped: Intervals | None = None,
-        offset: int = 0,
-        lost: bool = False,
-        first: int | None = None,
-        leaves_out: int = 0,
-    ) -> AssignmentResponse:
+    def ask(self, **fields: Any) -> AssignmentResponse:
         """Where and with whom to go on. Waits while nobody can take rows.
+
+        Args:
+            fields: further ones of `AssignmentRequest`.
 
         Raises:
             FeedError: it will never be taken, or the driver program is not there.
         """
+        request = AssignmentRequest(
+            **self.named(),
+            query=self.task.query,
+            host=self.me.host,
+            folder=self.me.folder,
+            enough=sorted(self.enough),
+            **fields,
+        )
         while True:
             try:
-                answer = self.controller.ask(
-                    AssignmentRequest(
-                        **self.named(),
-                        query=self.task.query,
-                        host=self.me.host,
-                        folder=self.me.folder,
-                        unreachable=unreachable or [],
-                        enough=sorted(self.enough),
-                        rank=rank,
-                        rows=rows,
-                        dropped=dropped or [],
-                        offset=offset,
-                        lost=lost,
-                        first=first,
-                        leaves_out=leaves_out,
-                    )
-                )
+                answer = self.controller.ask(request)
             except OSError as error:
                 access = self.task.access
                 raise FeedError(
@@ -119,7 +103,7 @@ class Connecting:
                 raise FeedError(answer.problem)
             if not answer.wait_s:
                 return answer
-            rows = 0
+            request = msgspec.structs.replace(request, rows=0)
             time.sleep(answer.wait_s)
 
     def named(self) -> dict[str, Any]:
