@@ -97,10 +97,8 @@ class Session:
         """A daemon thread whose queries belong to the caller's job group, pool and tags."""
         from pyspark import InheritableThread
 
-        if self.connect:
-            made = InheritableThread(target=target, session=self.spark, name="howdah-query")
-        else:
-            made = InheritableThread(target=target, name="howdah-query")
+        more = {"session": self.spark} if self.connect else {}
+        made = InheritableThread(target=target, name="howdah-query", **more)
         made.daemon = True
         return made
 

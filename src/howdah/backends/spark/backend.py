@@ -95,7 +95,6 @@ class SparkBackend(Backend):
         self._env = env
         self._emit: Callable[[Event], None] | None = None
         self._unsent: list[Event] = []
-        self._address = b""
         self._agents = ("", 0)
         self._roles: Mapping[str, RoleResources] = {}
         self._state = RegistryState(directory.path)
@@ -107,9 +106,10 @@ class SparkBackend(Backend):
         self._expected: dict[int, int] = {}
         """By Spark job: container processes that it may still start."""
         self._assigning: asyncio.Handle | None = None
-        self._driver_containers: DriverContainers | None = None
-        self._registry: ContainerRegistry | None = None
+        self._driver_containers = DriverContainers(directory, self._settings)
+        self._registry = ContainerRegistry(self, directory, LEASE_S)
         self._driver: DriverConnection | None = None
+        """Once it is started."""
         self._closed = False
 
     # -- the contract --------------------------------------------------------------------------
@@ -118,22 +118,18 @@ class SparkBackend(Backend):
         return container_folder.places(job, directory.meta().source, self._settings.path)
 
     async def announce(self, address: CoordinatorAddress) -> None:
-        self._address = msgspec.json.encode(address)
         self._agents = (address.host, address.port)
-        if self._registry is not None:
-            self._registry.announce(self._address)
+        self._registry.announce(msgspec.json.encode(address))
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
         self._roles = roles
-        if self._registry is not None:  # it was started before
+        if self._driver is not None:  # it was started before
             self._emit = emit
             return sorted(self._state.containers)
         driver, listener = inherited(self._env)
-        self._registry = ContainerRegistry(self, self._directory, self._address, LEASE_S)
         await self._registry.open(listener)
-        self._driver_containers = DriverContainers(self._directory, self._settings)
         self._driver = DriverConnection(
             driver, self._settings, self._from_driver, self._driver_lost
         )
@@ -151,8 +147,7 @@ class SparkBackend(Backend):
     ) -> None:
         """See `howdah.backends.base.Backend.request`. ``avoid_nodes`` applies to registered
         processes; which hosts Spark gives cannot be said."""
-        if self._registry is not None:
-            self._registry.avoid = frozenset(avoid_nodes)
+        self._registry.avoid = frozenset(avoid_nodes)
         for request in requests:
             if request.request_id in self._known or request.request_id in self._pending:
                 continue
@@ -204,7 +199,6 @@ class SparkBackend(Backend):
     async def release(self, container_id: str) -> None:
         if container_id in self._state.containers:
             self._releasing.add(container_id)
-            assert self._registry is not None
             container = self._registry.find(container_id)
             if container is not None:
                 container.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
@@ -217,8 +211,7 @@ class SparkBackend(Backend):
             self._assign_soon()
 
     async def close(self) -> None:
-        if self._registry is not None:
-            await self._registry.shut_down(CLOSE_S)
+        await self._registry.shut_down(CLOSE_S)
         await self.disconnect()
 
     async def disconnect(self) -> None:
@@ -226,8 +219,7 @@ class SparkBackend(Backend):
         self._closed = True
         if self._assigning is not None:
             self._assigning.cancel()
-        if self._registry is not None:
-            await self._registry.close()
+        await self._registry.close()
         if self._driver is not None:
             self._driver.close()
 
@@ -246,19 +238,18 @@ class SparkBackend(Backend):
     def _assign(self) -> None:
         """Give free processes to requests, and request slots for the others."""
         self._assigning = None
-        if self._closed or self._registry is None or self._driver_containers is None:
+        if self._closed or self._driver is None:
             return
         for _ in range(self._fill(on_driver=True) - self._driver_containers.pending):
             self._driver_containers.start(self._no_driver_container)
         missing = self._fill(on_driver=False) - sum(self._expected.values())
-        if missing > 0 and self._driver is not None:
+        if missing > 0:
             spark_job = self._state.next_spark_job()
             self._expected[spark_job] = missing
             self._driver.send(RequestSlots(spark_job=spark_job, count=missing))
 
     def _fill(self, *, on_driver: bool) -> int:
         """Give free processes to requests; returns how many have none."""
-        assert self._registry is not None
         for request in self._wanted(on_driver=on_driver):
             container = self._registry.free(on_driver=on_driver)
             if container is None:
@@ -313,13 +304,12 @@ class SparkBackend(Backend):
                 del self._expected[registration.spark_job]
             elif (
                 self._settings.slots is Slots.HELD
-                and self._registry is not None
                 and self._registry.count_of(registration.spark_job) == 1
             ):
                 # Why a task ended without one is known when all have ended, which those that hold their slots
                 # do not: requested again, it is a Spark job of its own. Of two that come, one ends unused.
                 self._expect_no_more_in(MISSING_S, registration.spark_job)
-        if self._driver_containers is not None and not container.reconnected:
+        if not container.reconnected:
             self._driver_containers.registered(registration.name)
         container_id = registration.container_id
         if container_id and container_id in self._state.containers:
@@ -382,8 +372,7 @@ class SparkBackend(Backend):
             case SlotsPending():
                 known = message.spark_job <= self._state.spark_jobs
                 self._state.spark_jobs = max(self._state.spark_jobs, message.spark_job)
-                registry = self._registry
-                present = registry.count_of(message.spark_job) if registry is not None else 0
+                present = self._registry.count_of(message.spark_job)
                 if message.count > present:
                     self._expected[message.spark_job] = message.count - present
                     if known and self._settings.slots is Slots.HELD:
@@ -421,7 +410,6 @@ class SparkBackend(Backend):
     def _slots_ended(self, spark_job: int) -> None:
         """End the containers of a Spark job that failed: Spark takes seconds to end its tasks, and what
         formed anew in them would be lost once more."""
-        assert self._registry is not None
         reason = "Spark has ended all tasks that held slots beside it"
         for container in self._registry.end_slots(spark_job, reason):
             container_id = container.container_id

@@ -174,13 +174,11 @@ class RegistryOwner(Protocol):
 class ContainerRegistry:
     """All container processes of one job."""
 
-    def __init__(
-        self, owner: RegistryOwner, directory: JobDirectory, address: bytes, lease_s: float
-    ) -> None:
+    def __init__(self, owner: RegistryOwner, directory: JobDirectory, lease_s: float) -> None:
         self._owner = owner
         self._directory = directory
         self._artifacts = ArtifactWriter(directory.path)
-        self._address = address
+        self._address = b""
         self._lease_s = lease_s
         self._containers: dict[str, RegisteredContainer] = {}
         """By name of the process."""

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from howdah.spark.tfrecord.codec import checksum
+from howdah.spark.tfrecord.codec.wire import Buffer
 from howdah.spark.tfrecord.errors import CorruptRecord
 
 HEAD_BYTES = 12
@@ -175,7 +176,7 @@ def _found(data: bytes, size: int, offset: int, first: int) -> tuple[RecordBlock
 def _block(data: bytes, runs: list[Any], offset: int, first: int) -> RecordBlock:
     """The records whose frames begin at those places."""
     frames = np.concatenate(runs)
-    lengths = _words(data)[frames].astype(np.int64)
+    lengths = Buffer(data).words[frames].astype(np.int64)
     return RecordBlock(data, frames + HEAD_BYTES, lengths, offset=offset, first=first)
 
 
@@ -191,11 +192,6 @@ def _run(data: bytes, at: int, size: int, length: int) -> int:
             return int(differ[0])
         known, look = len(heads), look * 8
     return known
-
-
-def _words(data: bytes) -> Any:
-    """The eight bytes at each place, as a number."""
-    return np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
 
 
 def _verify(block: RecordBlock) -> None:
