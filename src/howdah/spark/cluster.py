@@ -365,8 +365,6 @@ class Cluster:
             self._give_up("its functions have not ended well")
             raise
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _check_fed(self) -> None:
         if not self._feeds:
             raise BadInput(

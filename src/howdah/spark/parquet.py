@@ -246,8 +246,6 @@ class ParquetFeed(Loaders):
         within = restored.taken and restored.epoch == self.position().epoch
         return None if within else self.steps(size, drop_last)
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _handed(self, begun: FilePosition, handed: int) -> None:
         taken = (*begun.taken, (self.world_size, handed))
         self._behind.append(msgspec.structs.replace(begun, taken=taken))

@@ -108,8 +108,6 @@ class Stream:
             raise self.error
         return self.report
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def start(self, query: Any) -> None:
         """Watch over the query that calls `feed`."""
         self.query = query

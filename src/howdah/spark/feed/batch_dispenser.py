@@ -175,8 +175,6 @@ class BatchDispenser:
                 raise FeedError(f"The feed {state.name!r} ended without any partition")
             return state.schema
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def _await(self, look: Callable[[], T | None], wait: Callable[[float], None]) -> T | None:
         """What ``look`` finds, once it does. None: the feed has ended."""
         self._ask()

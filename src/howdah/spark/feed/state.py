@@ -248,8 +248,6 @@ class FeedState:
         if self.runs:
             self.waits = False
 
-    # -- inside ----------------------------------------------------------------------------------
-
     def report_available(self, epoch: TrainerEpoch) -> None:
         """Tell the controller for how many batches there are rows, if that is new."""
         if epoch.scoring or not self.size or epoch.done:

@@ -134,9 +134,6 @@ def infer_schema(example: Any, binary_features: Sequence[str] = []) -> StructTyp
     return T.StructType(fields)
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 def _session(sc: Any) -> Any:
     if hasattr(sc, "createDataFrame"):
         return sc

@@ -140,9 +140,6 @@ def write_tfrecords(
     return sum(each.rows for each in written)
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 def read(
     spark: Any, options: TFRecordOptions, schema: StructType | str | None, *, doubles: bool = False
 ) -> DataFrame:

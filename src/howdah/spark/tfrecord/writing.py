@@ -114,9 +114,6 @@ def abort(the: WritePlan) -> None:
     filesystems.file_system(the.folder).remove(the.temporary)
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 class _File:
     def __init__(
         self, fs: filesystems.FileSystem, the: WritePlan, name: str, wanted: Sequence[FeatureColumn]

@@ -179,9 +179,6 @@ def tensors(values: Any, name: str, make: Callable[[np.ndarray, str], Any]) -> A
     return make(values.astype(np.int64) if values.dtype.kind in "mM" else values, name)
 
 
-# -- inside ---------------------------------------------------------------------------------------
-
-
 def _numbers(column: pa.Array) -> np.ndarray:
     if not column.null_count:
         return _look(column)

@@ -444,8 +444,6 @@ class ControlServer:
                 del self._questions[key]
         return max(upto, *said.values()) if said else upto
 
-    # -- inside ------------------------------------------------------------------------------------
-
     def _run(self, message: OfRun) -> RunState | None:
         return self.runs.get((message.feed, message.run))
 

@@ -131,9 +131,6 @@ def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any,
     return owner, found
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 def _arrays(
     columns: Sequence[FeatureColumn], parsed: Parsed, block: RecordBlock, odd: Any
 ) -> list[pa.Array]:

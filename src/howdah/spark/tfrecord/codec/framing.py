@@ -120,9 +120,6 @@ def head_is_right(data: bytes, at: int) -> bool:
     return told == int(checksum.of_lengths([length])[0])
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 def _read(stream: Reads, size: int) -> bytes:
     """So many bytes, unless the stream ends before."""
     chunk = stream.read(size)

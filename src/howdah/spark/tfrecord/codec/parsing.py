@@ -73,9 +73,6 @@ def contents(buffer: wire.Buffer, kind: FeatureKind, starts: Any, ends: Any) -> 
     return np.arange(len(starts)), begin, stop, odd
 
 
-# -- inside ------------------------------------------------------------------------------------
-
-
 def _first_field(buffer: wire.Buffer, starts: Any, ends: Any, odd: Any) -> Any:
     """Where a SequenceExample's context ends and its feature lists begin."""
     split = starts.copy()
