@@ -16,7 +16,7 @@ from howdah.spark.tfrecord.codec.compression import Unpacking, told_by
 from howdah.spark.tfrecord.codec.decode import decode
 from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.infer import infer
+from howdah.spark.tfrecord.schemas import infer
 from tests.fuzz.target import Target
 
 _PACKED = frame([b"one", b"", b"x" * 50])

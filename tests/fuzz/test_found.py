@@ -22,7 +22,7 @@ from howdah.spark.feed.arrow.ipc import CONTINUATION, Head, IpcKind, read_head, 
 from howdah.spark.tfrecord.codec.columns import RecordType
 from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import CorruptRecord
-from howdah.spark.tfrecord.infer import infer
+from howdah.spark.tfrecord.schemas import infer
 from howdah.storage import journal, metrics
 from tests.fuzz.targets import TARGETS
 

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.spark.tfrecord import CorruptRecord, TFRecordError
-from howdah.spark.tfrecord.codec import checksum
 from howdah.spark.tfrecord.codec.compression import (
     Compression,
     Compressor,
@@ -24,7 +23,7 @@ from howdah.spark.tfrecord.codec.compression import (
     named,
     told_by,
 )
-from howdah.spark.tfrecord.codec.framing import blocks, frame
+from howdah.spark.tfrecord.codec.framing import blocks, frame, sums_of_lengths
 from tests.spark.tfrecord.records import RecordType, payloads, table_of
 
 RECORDS = [b"one", b"", b"three" * 100, b"x", b"y", b"z"]
@@ -36,7 +35,7 @@ def test_checksums_of_lengths_are_those_of_their_bytes(lengths: list[int]) -> No
     values = np.array(lengths, dtype="<u8")
     sums = [google_crc32c.value(value.tobytes()) for value in values]
     masked = [((each >> 15 | each << 17) + 0xA282EAD8) & 0xFFFFFFFF for each in sums]
-    assert checksum.of_lengths(values).tolist() == masked
+    assert sums_of_lengths(values).tolist() == masked
 
 
 @given(

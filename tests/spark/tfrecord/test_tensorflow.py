@@ -13,7 +13,7 @@ import pytest
 from howdah.spark.tfrecord import dfutil
 from howdah.spark.tfrecord.codec.compression import Compression, Compressor
 from howdah.spark.tfrecord.codec.framing import blocks
-from howdah.spark.tfrecord.infer import infer
+from howdah.spark.tfrecord.schemas import infer
 from tests.spark.tfrecord.records import EXAMPLE, SEQUENCE, batch, encoded, lists, table_of
 
 pytestmark = pytest.mark.timeout(120)

@@ -14,8 +14,8 @@ from howdah.spark.tfrecord.codec.compression import Compression, Unpacking, told
 from howdah.spark.tfrecord.codec.decode import decode
 from howdah.spark.tfrecord.codec.framing import BLOCK_BYTES, RecordBlock, blocks
 from howdah.spark.tfrecord.errors import RecordError, TFRecordError
-from howdah.spark.tfrecord.infer import Inferred, infer
 from howdah.spark.tfrecord.options import TFRecordOptions
+from howdah.spark.tfrecord.schemas import Inferred, infer
 
 _OPENING_BYTES = 4 * 1024 * 1024
 """What opening a file is worth when files are shared out, as in Spark."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord.codec import checksum, framing
+from howdah.spark.tfrecord.codec import framing
 from howdah.spark.tfrecord.codec.columns import FeatureColumn, FeatureKind, RecordType
 from howdah.spark.tfrecord.codec.wire import FAR, matrix, places_in
 from howdah.spark.tfrecord.errors import TFRecordError
@@ -68,9 +68,9 @@ def _records(
     # the frames, last of all.
     lengths = sizes.astype("<u8")
     data = sink.octets[: begins[-1]].tobytes()
-    sink.half_words(starts + sizes, checksum.of_pieces(checksum.cut(data, starts, sizes)))
+    sink.half_words(starts + sizes, framing.sums_of_pieces(framing.cut_pieces(data, starts, sizes)))
     sink.words(begins[:-1], lengths)
-    sink.half_words(begins[:-1] + 8, checksum.of_lengths(lengths))
+    sink.half_words(begins[:-1] + 8, framing.sums_of_lengths(lengths))
     return sink.octets[: begins[-1]].tobytes()
 
 

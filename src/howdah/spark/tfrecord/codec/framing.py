@@ -7,12 +7,11 @@ reported with the byte its record begins at.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from howdah.spark.tfrecord.codec import checksum
 from howdah.spark.tfrecord.codec.wire import Buffer
 from howdah.spark.tfrecord.errors import CorruptRecord
 
@@ -27,6 +26,7 @@ PADDING = bytes(16)
 """Behind a block's data, so that words may be read at its last bytes."""
 
 _LARGEST = 2**31 - 2**20
+_MASK_DELTA = 0xA282EAD8
 _LENGTH = struct.Struct("<Q")
 _HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
 _FIRST_LOOK = 32
@@ -61,7 +61,7 @@ class RecordBlock:
 
     def payloads(self) -> list[bytes]:
         """Copies of all records."""
-        return checksum.cut(self.data, self.starts, self.lengths)
+        return cut_pieces(self.data, self.starts, self.lengths)
 
     def cut(self, begin: int, end: int) -> RecordBlock:
         """Some of the records, over the same data."""
@@ -103,11 +103,32 @@ def blocks(
         wanted = max(block_bytes, wanted)
 
 
+def sums_of_lengths(lengths: Any) -> Any:
+    """Masked CRC32C of lengths, each taken as its eight bytes."""
+    distinct, places = np.unique(lengths, return_inverse=True)
+    data = distinct.astype("<u8").tobytes()
+    return sums_of_pieces([data[at : at + 8] for at in range(0, len(data), 8)])[places]
+
+
+def sums_of_pieces(pieces: Sequence[bytes]) -> Any:
+    """Masked CRC32C of pieces of data (uint32)."""
+    from google_crc32c import value
+
+    sums = np.fromiter(map(value, pieces), dtype=np.uint32, count=len(pieces))
+    return ((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(_MASK_DELTA)
+
+
+def cut_pieces(data: bytes, starts: Any, lengths: Any) -> list[bytes]:
+    """The pieces of data at those places, each a copy."""
+    places = map(slice, starts.tolist(), (starts + lengths).tolist())
+    return list(map(data.__getitem__, places))
+
+
 def frame(payloads: list[bytes]) -> bytes:
     """Those records as they stand in a file."""
     lengths = np.fromiter(map(len, payloads), dtype="<u8", count=len(payloads))
-    heads = checksum.of_lengths(lengths)
-    feet = checksum.of_pieces(payloads)
+    heads = sums_of_lengths(lengths)
+    feet = sums_of_pieces(payloads)
     parts: list[bytes] = []
     for payload, head, foot in zip(payloads, heads.tolist(), feet.tolist()):
         parts += [_HEAD.pack(len(payload), head), payload, _FOOT.pack(foot)]
@@ -117,7 +138,7 @@ def frame(payloads: list[bytes]) -> bytes:
 def head_is_right(data: bytes, at: int) -> bool:
     """Whether the length at that place has its checksum behind it."""
     length, told = _HEAD.unpack_from(data, at)
-    return told == int(checksum.of_lengths([length])[0])
+    return told == int(sums_of_lengths([length])[0])
 
 
 def _read(stream: Reads, size: int) -> bytes:
@@ -194,13 +215,13 @@ def _run(data: bytes, at: int, size: int, length: int) -> int:
 def _verify(block: RecordBlock) -> None:
     data, frames = block.data, block.starts - HEAD_BYTES
     halves = np.ndarray((len(data) - 3,), "<u4", buffer=data, strides=(1,))
-    wrong = halves[frames + 8] != checksum.of_lengths(block.lengths)
+    wrong = halves[frames + 8] != sums_of_lengths(block.lengths)
     if wrong.any():
         bad = int(np.flatnonzero(wrong)[0])
         if bad:
             _verify(block.cut(0, bad))
         raise _wrong_length(block.first + bad, block.place(bad))
-    wrong = halves[block.starts + block.lengths] != checksum.of_pieces(block.payloads())
+    wrong = halves[block.starts + block.lengths] != sums_of_pieces(block.payloads())
     if wrong.any():
         bad = int(np.flatnonzero(wrong)[0])
         raise CorruptRecord(
