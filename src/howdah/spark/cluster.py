@@ -114,7 +114,7 @@ class Cluster:
             JobFailed: it failed before it was there.
             TimeoutError: it was not there in time.
         """
-        log = _logger(on_log)
+        log = _say if on_log is True else on_log or None
         if slots is not None:
             fields["spark"] = Spark(slots=_slots(slots))
         job = ClusterJob(
@@ -513,12 +513,6 @@ def _inferred(train: Callable[..., Any], *, quiet: bool) -> str:
     if inference.text and not quiet:
         _say(inference.text)
     return inference.framework
-
-
-def _logger(on_log: Callable[[LogLine], Any] | bool | None) -> Callable[[LogLine], Any] | None:
-    if on_log is True:
-        return _say
-    return on_log or None
 
 
 def _say(text: LogLine | str) -> None:

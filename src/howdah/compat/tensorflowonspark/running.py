@@ -93,7 +93,10 @@ def manager(node: NodeCall, howdah: Any) -> TFManager.TFManager:
     queues: dict[str, AnyQueue] = dict(_plain(node.queues))
     if node.fed and howdah.rank is not None:
         sources = {
-            name: FeedQueue(blocks(lambda name=name: howdah.feed(name)), _stopper(howdah, name))
+            name: FeedQueue(
+                blocks(lambda name=name: howdah.feed(name)),
+                lambda name=name: howdah.feed(name).stop(),
+            )
             for name in node.queues
             if name not in ("output", "error", "control")
         }
@@ -120,10 +123,6 @@ def _answerer(source: Any) -> Callable[[list[Any]], None]:
     from howdah.compat.tensorflowonspark import rows
 
     return lambda answers: source.results(rows.answers_to_arrow(answers))
-
-
-def _stopper(howdah: Any, name: str) -> Callable[[], None]:
-    return lambda: howdah.feed(name).stop()
 
 
 def _plain(names: Sequence[str]) -> Iterator[tuple[str, AnyQueue]]:

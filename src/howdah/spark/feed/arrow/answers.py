@@ -75,7 +75,8 @@ def _column(values: Any) -> pa.Array:
         return values
     if isinstance(values, (list, tuple)):
         if values and (isinstance(values[0], np.ndarray) or hasattr(values[0], "__array__")):
-            values = np.asarray(values) if not _differ(values) else [np.asarray(v) for v in values]
+            differ = len({np.shape(value) for value in values}) > 1
+            values = [np.asarray(v) for v in values] if differ else np.asarray(values)
         return pa.array(values)
     if hasattr(values, "detach"):  # a torch tensor
         values = values.detach().cpu()
@@ -83,10 +84,6 @@ def _column(values: Any) -> pa.Array:
     if values.ndim == 0:
         raise ValueError(f"a single value, {values}")
     return nested(values)
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    return len({np.shape(value) for value in values}) > 1
 
 
 def nested(values: np.ndarray) -> pa.Array:

@@ -41,13 +41,9 @@ def encode(
     for start in range(0, batch.num_rows, rows):
         piece = batch.slice(start, rows)
         if record_type is RecordType.BYTES:
-            yield framing.frame(_payloads(piece.column(0)))
+            yield framing.frame([value or b"" for value in piece.column(0).to_pylist()])
         else:
             yield _records(piece, columns, record_type)
-
-
-def _payloads(column: pa.Array) -> list[bytes]:
-    return [value or b"" for value in column.to_pylist()]
 
 
 def _records(
@@ -152,7 +148,9 @@ def flat(array: pa.Array, column: FeatureColumn) -> tuple[Any, Any, Any]:
     Raises:
         TFRecordError: a null inside a list.
     """
-    rows = np.flatnonzero(_valid(array)) if array.null_count else np.arange(len(array))
+    rows = np.arange(len(array))
+    if array.null_count:
+        rows = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
     if column.depth == 0:
         return rows, np.ones(len(rows), dtype=np.int64), array.drop_null()
     counts, values = _unfolded(array, column)
@@ -171,10 +169,6 @@ def _unfolded(array: pa.Array, column: FeatureColumn) -> tuple[Any, pa.Array]:
             " TFRecord has no place: fill it, or drop it with array_compact"
         )
     return counts, values
-
-
-def _valid(array: pa.Array) -> Any:
-    return array.is_valid().to_numpy(zero_copy_only=False)
 
 
 class Lists:
