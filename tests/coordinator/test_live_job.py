@@ -13,7 +13,8 @@ import pytest
 from howdah.coordinator.clients.live_job import NoLog
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import ContainerRequest, Exit, Task
-from howdah.spec.model import Job, Role, Timeouts
+from howdah.core.state import JobPhase
+from howdah.spec.model import Job, Restart, Role, Timeouts
 from howdah.wire.messages import WebAddress
 from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import in_loop, world
@@ -164,6 +165,28 @@ async def test_the_status_has_why_containers_do_not_come(tmp_path: Path) -> None
         assert view.queue == "root.users.ada"
         assert view.pending_reason == "the queue is full"
         assert view.reason == "waiting for containers: worker:0, worker:1 (the queue is full)"
+
+
+@in_loop
+async def test_the_status_has_why_no_container_comes_for_a_task_that_restarts_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roles = {"worker": Role(instances=2, restart=Restart.TASK)}
+    async with world(tmp_path, Job(name="fake", command="true", roles=roles)) as job:
+        source = job.start().live_job
+        zero, one = await job.backend.running(2)
+        zero.join()
+        one.join()
+        await until(lambda: source.view().phase == JobPhase.RUNNING.value)
+        full = _Full()
+        monkeypatch.setattr(job.backend, "request", full.request)
+        monkeypatch.setattr(job.backend, "why", full.why)
+        await one.kill()
+        await until(lambda: source.view().pending_reason)
+        view = source.view()
+        assert view.phase == JobPhase.RUNNING.value
+        assert view.reason == "waiting for containers: worker:1 (the queue is full)"
+        zero.exit(0)
 
 
 @in_loop

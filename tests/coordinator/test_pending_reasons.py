@@ -9,16 +9,19 @@ import pytest
 
 from howdah.coordinator import status
 from howdah.coordinator.status import PendingReasons
+from howdah.core.messages import Task
 from howdah.core.state import JobPhase, JobState
 
 
 class _Task:
+    task = Task("worker", 0)
     request_id = 1
 
 
 class _State:
     phase = JobPhase.ALLOCATING
     tasks = {"worker:0": _Task()}
+    units: dict[str, object] = {}
 
 
 class _Backend:

@@ -14,7 +14,15 @@ from howdah.coordinator.event_log import Signal
 from howdah.core.messages import Record, Task
 from howdah.core.state import LIVE, JobPhase, JobState, TaskState
 from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress, WebWithdrawn
-from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, exit_code, view
+from howdah.wire.status import (
+    JobIdentity,
+    JobView,
+    TaskView,
+    WebLink,
+    awaiting_containers,
+    exit_code,
+    view,
+)
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -361,16 +369,10 @@ class PendingReasons:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(ASKED_AGAIN_S if self.why else FIRST_ASKED_S)
-            why = await self._asked() if self._awaited() else ""
+            why = await self._asked() if awaiting_containers(self._state()) else ""
             if why != self.why:
                 self.why = why
                 self._touch()
-
-    def _awaited(self) -> bool:
-        state = self._state()
-        if state.phase is not JobPhase.ALLOCATING:
-            return False
-        return any(data.request_id is not None for data in state.tasks.values())
 
     async def _asked(self) -> str:
         try:

@@ -206,13 +206,28 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
     )
 
 
+def awaiting_containers(state: JobState) -> list[TaskData]:
+    """Tasks whose containers are waited for: before the job runs any, then those that restart alone.
+
+    What an elastic gang would grow by is not waited for.
+    """
+    asked = [data for data in state.tasks.values() if data.request_id is not None]
+    if state.phase is JobPhase.ALLOCATING:
+        return asked
+    if state.phase in (JobPhase.STARTING, JobPhase.RUNNING):
+        return [data for data in asked if str(data.task) in state.units]
+    return []
+
+
 def _waiting_for(state: JobState) -> str:
-    """Why nothing runs yet, in one line."""
+    """Why nothing runs yet, or a task does not, in one line."""
     if state.phase in (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING):
         return _waiting_for_saving(state)
+    without = [str(data.task) for data in awaiting_containers(state)]
+    if without and state.phase is not JobPhase.ALLOCATING:
+        return f"waiting for containers: {_some(without)}"
     if state.phase is not JobPhase.ALLOCATING:
         return ""
-    without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
     launching = [str(d.task) for d in state.tasks.values() if d.state is TaskState.LAUNCHING]
     if state.units["gang"].retry_at is not None:
         return "the gang did not fit; all containers were given back and are asked for again soon"
