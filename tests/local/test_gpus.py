@@ -245,8 +245,10 @@ def test_devices_are_chosen_by_what_was_known_when_the_driver_fails_later(
 
 
 def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(local_backend, "LISTED_AGAIN_S", (0.0, 0.0))
+
     async def test() -> None:
         async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
             assert isinstance(harness, GpuHarness)
@@ -256,15 +258,42 @@ def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
             await harness.crash(coordinator)
 
             harness.driver_problem = "Driver/library version mismatch"
+            listed = harness.listed
             second = await harness.coordinator()
             assert list(second.held) == [container]
             await second.ask(2)
             assert "version mismatch" in (await second.refused(2)).reason
-            await harness.crash(second)
-
-            third = await harness.coordinator()
+            assert harness.listed >= listed + 3
             harness.driver_problem = ""
-            await third.grant(2)
+            await second.grant(3)
+
+    run(test)
+
+
+def test_requests_after_a_take_over_wait_for_a_driver_that_fails_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_backend, "LISTED_AGAIN_S", [0.01] * 1000)
+
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            (container,) = await coordinator.grant(1)
+            await harness.launch(coordinator, container, "locks")
+            await harness.pids(container)
+            await harness.crash(coordinator)
+
+            harness.driver_problem = "GPU access blocked by the operating system"
+            listed = harness.listed
+            second = await harness.coordinator()
+            await second.ask(2)
+            await eventually(lambda: harness.listed > listed + 2, "the driver is asked again")
+            assert await second.backend.waiting() == (
+                "which GPUs this machine has is not known, and the driver is asked again: "
+                "GPU access blocked by the operating system"
+            )
+            harness.driver_problem = ""
+            await second.granted(2)
 
     run(test)
 

@@ -68,6 +68,8 @@ RELEASE_GRACE_S = 2.0
 """For an agent to end by itself. Its task was given its own grace before."""
 RETRY_S = (0.3, 0.7)
 """Between two looks for free GPUs, at random between these."""
+LISTED_AGAIN_S: Sequence[float] = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""Before a driver that fails after a take-over is asked again; then requests are refused."""
 FRESH_S = 5.0
 """What is known of the machine's GPUs for longer is asked for anew before some of them are chosen."""
 
@@ -124,6 +126,8 @@ class LocalBackend(Backend):
         self._listed = -math.inf
         """When they were listed, by the loop's clock."""
         self._listing: asyncio.Task[None] | None = None
+        self._listing_problem = ""
+        """Why the driver did not tell after a take-over, while it is asked again."""
         self._impossible = ""
         """Why this machine can't run the job any more, whose containers of an earlier coordinator go on."""
         self._pending: dict[int, ContainerRequest] = {}
@@ -202,6 +206,11 @@ class LocalBackend(Backend):
 
     async def waiting(self) -> str:
         """See `howdah.backends.base.Backend.waiting`: here only GPUs are waited for."""
+        if self._pending and self._listing_problem:
+            return (
+                "which GPUs this machine has is not known, and the driver is asked again: "
+                f"{self._listing_problem}"
+            )
         if self._pending and self._listing is not None:
             return "the GPU driver was asked which GPUs can be used, and has not answered yet"
         if self._free is None:
@@ -319,6 +328,13 @@ class LocalBackend(Backend):
     async def _list(self) -> None:
         try:
             machine, devices = await self._look()
+            for pause_s in LISTED_AGAIN_S if self._impossible else ():
+                self._listing_problem = machine.gpu_problem
+                if not self._listing_problem:
+                    break
+                log.warning("GPUs are listed again in %g s: %s", pause_s, self._listing_problem)
+                await asyncio.sleep(pause_s)
+                machine, devices = await self._look()
             if machine.gpu_problem:
                 log.warning("GPUs are chosen by what was known before: %s", machine.gpu_problem)
             else:
@@ -331,7 +347,7 @@ class LocalBackend(Backend):
                     self._impossible = str(error)
                     log.warning("%s\nIts containers go on, and it gets no other GPUs", error)
         finally:
-            self._listing = None
+            self._listing, self._listing_problem = None, ""
             self._listed = asyncio.get_running_loop().time()
             self._grant(listed=True)
 
