@@ -25,6 +25,9 @@ log: logging.Logger = logging.getLogger(__name__)
 UPLOAD_S = (2.0, 5.0, 10.0, 20.0)
 """Pauses between uploads, the last again and again. Measurements, stacks and the coordinator's log
 there are at most that old when a coordinator dies with its machine."""
+BROUGHT_AGAIN_S = (2.0, 5.0, 10.0, 20.0, 60.0, 60.0, 60.0)
+"""Before former measurements are brought again. What is measured meanwhile is held in memory, so not
+for ever."""
 _GROWING = ("metrics-*.jsonl", f"{layout.STACKS}/*.txt", f"{layout.LOGS}/coordinator.log")
 _LOOK_AGAIN_S = 2.0
 """A log that was not there is not looked for sooner."""
@@ -45,14 +48,20 @@ async def keep_uploaded(url: str, local: Path) -> None:
             log.warning("measurements and logs are not at %s yet: %s", url, error)
 
 
-def bring_metrics(url: str, local: Path) -> None:
+async def bring_metrics(url: str, local: Path) -> None:
     """Bring what former coordinators measured; new samples are added behind it."""
     from howdah.storage.copies.mirror import Mirror
 
-    try:
-        Mirror(url, local).bring_metrics()
-    except OSError as error:
-        log.warning("former measurements can't be brought: %s", error)
+    for pause_s in (*BROUGHT_AGAIN_S, None):
+        try:
+            await asyncio.to_thread(Mirror(url, local).bring_metrics)
+            return
+        except OSError as error:
+            if pause_s is None:
+                log.warning("former measurements are not shown, %s can't be read: %s", url, error)
+                return
+            log.warning("former measurements can't be brought yet: %s", error)
+        await asyncio.sleep(pause_s)
 
 
 class RemoteLogs:

@@ -476,7 +476,7 @@ class Coordinator:
         if self.incarnation > 1:
             await asyncio.sleep(STORE_S)  # taking the job over comes first
             if self.meta.url is not None:
-                await asyncio.to_thread(remote_directory.bring_metrics, self.meta.url, folder)
+                await remote_directory.bring_metrics(self.meta.url, folder)
             await self.metrics.remember_stored(folder, self.clock.now() - REMEMBERED_S)
         await self.metrics.keep_stored(folder)
 
