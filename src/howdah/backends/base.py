@@ -20,7 +20,7 @@ cluster; the machine has the time-out), that `ContainerEnded` comes soon for a l
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -126,8 +126,8 @@ class PageReaders(msgspec.Struct, frozen=True, kw_only=True):
     GET and HEAD. The cluster's own web authentication decides what a name in that cookie is worth.
     """
 
-    addresses: frozenset[str] = frozenset()
-    """IP addresses the proxy connects from."""
+    addresses: Set[str] = frozenset()
+    """IP addresses the proxy connects from, as they are now."""
     users: frozenset[str] | None = None
     """Who may look; None for everybody the proxy lets in."""
     groups: frozenset[str] = frozenset()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import logging
 import socket
+import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterator, Set
 
 from howdah.backends.base import BackendError, PageReaders
 from howdah.hadoop.configuration import Configuration
@@ -21,6 +21,8 @@ log: logging.Logger = logging.getLogger(__name__)
 
 GROUPS_S = 300.0
 """How long a user's groups are taken to be the same, as by Hadoop (``hadoop.security.groups.cache.secs``)."""
+RESOLVED_S = 300.0
+"""How long the proxy is taken to have the same addresses."""
 ANSWER_S = 10.0
 _PROXY = "yarn.web-proxy.address"
 _MOST_USERS = 1000
@@ -76,13 +78,11 @@ def readers(
     own_proxy = configuration.get(_PROXY)
     if own_proxy:
         hosts = {own_proxy.rpartition(":")[0] or own_proxy}
-    addresses = _resolved(hosts) - _resolved({own_host, "localhost", "127.0.0.1", "::1"})
+    addresses = ProxyAddresses(hosts, {own_host, "localhost", "127.0.0.1", "::1"})
     if not addresses:
         log.info("no address can be told to be the cluster's web proxy's: it shows no page")
     users, groups = _may_look(configuration, acl, owner)
-    return PageReaders(
-        addresses=frozenset(addresses), users=users, groups=groups, groups_of=groups_of
-    )
+    return PageReaders(addresses=addresses, users=users, groups=groups, groups_of=groups_of)
 
 
 def _may_look(
@@ -97,9 +97,46 @@ def _may_look(
     return (None if "*" in users else frozenset(users)), frozenset(groups)
 
 
-def _resolved(hosts: Iterable[str]) -> set[str]:
-    found: set[str] = set()
-    for host in hosts:
-        with contextlib.suppress(OSError):
-            found |= {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
-    return {address for address in found if not ipaddress.ip_address(address).is_unspecified}
+class ProxyAddresses(Set[str]):
+    """What the proxy's hosts resolve to, but for addresses of this node.
+
+    Looked at `RESOLVED_S` later, they are resolved again, and asked meanwhile it answers as before: a
+    proxy may move. The last answer for a host stays while none comes.
+    """
+
+    def __init__(self, hosts: Set[str], own: Set[str]) -> None:
+        self._hosts, self._own = hosts, own
+        self._answers: dict[str, set[str]] = {}
+        self.resolved: threading.Event = threading.Event()
+        """Not set while they are resolved."""
+        self._resolve()
+
+    def __contains__(self, address: object) -> bool:
+        if self.resolved.is_set() and time.monotonic() >= self._until:
+            self.resolved.clear()
+            threading.Thread(target=self._resolve, name="resolve proxy", daemon=True).start()
+        return address in self._addresses
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._addresses)
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def _resolve(self) -> None:
+        for host in self._hosts | self._own:
+            try:
+                found = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+            except OSError as error:
+                log.warning("%s, perhaps of the web proxy, is not resolved: %s", host, error)
+                continue
+            self._answers[host] = {
+                each for each in found if not ipaddress.ip_address(each).is_unspecified
+            }
+
+        def of(names: Set[str]) -> set[str]:
+            return {each for name in names for each in self._answers.get(name, ())}
+
+        self._addresses = frozenset(of(self._hosts) - of(self._own))
+        self._until = time.monotonic() + RESOLVED_S
+        self.resolved.set()
