@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,6 +25,11 @@ from howdah.backends.yarn.local_resources import (
     ResourceKind,
     Visibility,
 )
+from howdah.backends.yarn.master import nodes
+from howdah.backends.yarn.master.nodes import LaunchFailed, Nodes
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId
+from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.packing.python import runtime
@@ -319,3 +326,36 @@ def test_devices_are_locked_and_never_fewer_than_granted(tmp_path: Path) -> None
     assert devices.take(1, {}, lambda: [lost], locks) == ((), ())
     for descriptor in (*held, *more):
         os.close(descriptor)
+
+
+class Broken(NodeManager):
+    async def start_containers(self, requests: Any, *, timeout_s: float | None = None) -> Any:
+        raise ValueError("a record that cannot be read")
+
+
+def test_a_launch_that_fails_in_a_way_nobody_thought_of_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have come to the node all the same."""
+    monkeypatch.setattr(nodes, "NodeManager", Broken)
+    attempt = AttemptId(ApplicationId(1, 1), 1)
+
+    async def launch() -> list[Any]:
+        launching = Nodes(Configuration({}), "ann")
+        token = yarn.NMTokenProto()
+        token.nodeId.host, token.nodeId.port = "node", 1
+        launching.use_token(token)
+        where = NodeId("node", 1)
+        starts = (
+            launching.start(where, ContainerId(attempt, n), yarn.StartContainerRequestProto())
+            for n in range(2)
+        )
+        async with asyncio.timeout(20):
+            found = await asyncio.gather(*starts, return_exceptions=True)
+        await launching.close()
+        return found
+
+    for problem in asyncio.run(launch()):
+        assert isinstance(problem, LaunchFailed) and problem.uncertain
+        assert str(problem) == "the node node:1: ValueError: a record that cannot be read"
+    assert "ValueError" in caplog.text, "with where it came from"

@@ -175,6 +175,12 @@ class Nodes:
                 for container in batch:
                     node.answers.pop(container).cancel()
                 raise
+            except (
+                Exception
+            ) as error:  # a fault of ours, or an answer that can't be read: who launches waits
+                log.exception("The launch on %s failed", node.manager.node)
+                text = f"the node {node.manager.node}: {type(error).__name__}: {error}"
+                failed, uncertain = dict.fromkeys(batch, text), True
             for container in batch:
                 answer = node.answers.pop(container)
                 if answer.done():
