@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, until
+from tests import leaks
+from tests.cli.howdah import gone, howdah, job_file, lose, newest, start, until
 
 WAITS = """
 import os, time
@@ -162,3 +163,21 @@ def test_what_cannot_be_removed_is_said_and_the_job_stays_listed(
     assert f"stuck of {job.path} is left: Read-only file system" in told
     assert listed() == [job.job_id]
     monkeypatch.undo()
+
+
+def test_what_a_killed_job_left_in_the_folder_for_sockets_goes_with_it(tmp_path: Path) -> None:
+    folder = Path(os.environ["HOWDAH_RUNTIME_DIR"])
+    before = set(leaks.sockets(folder))
+    job = start(
+        "run", str(job_file(tmp_path, "import time\nprint('begun', flush=True)\ntime.sleep(600)"))
+    )
+    job.until_line("begun")
+    directory = newest()
+    lose(directory)
+    job.end()
+    assert set(leaks.sockets(folder)) - before
+    until(
+        lambda: start("rm", directory.job_id).end() == 0,
+        "its removal, once its programs have ended",
+    )
+    assert set(leaks.sockets(folder)) <= before

@@ -48,6 +48,15 @@ def tidy(folder: Path) -> None:
         folder.rmdir()
 
 
+def remove_leftover(job_dir: Path) -> None:
+    """Remove the socket of a daemon that was killed together with its coordinator: none will come after it."""
+    with contextlib.suppress(BackendError, OSError):
+        path = socket_path(job_dir)
+        if path.exists() and not _answers(path):
+            path.unlink()
+        tidy(path.parent)
+
+
 def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         sock.setblocking(False)

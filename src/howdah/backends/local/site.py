@@ -9,6 +9,7 @@ from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.messages import LEASE_S
 from howdah.backends.local.processes import alive, read_process, strays
+from howdah.backends.local.runtime_paths import remove_leftover
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
 from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.storage.jobdir import JobDirectory
@@ -52,6 +53,10 @@ class LocalSite(LocalDirectorySite):
         if thorough and (left := strays().get(self._directory.job_id)):
             return f"processes of it still run without an agent; to end them: kill {' '.join(map(str, left))}"
         return ""
+
+    def remove_elsewhere(self) -> int:
+        remove_leftover(self._directory.path)
+        return 0
 
     def revive(self) -> None:
         revive(self._directory.path)
