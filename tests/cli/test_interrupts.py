@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from pathlib import Path
@@ -41,7 +42,9 @@ def test_one_signal_stops_the_job_cleanly(number: signal.Signals, tmp_path: Path
     run.until_line("begun")
     run.signal(number)
     assert run.end() == 130
-    assert "stopping the job cleanly" in run.told
+    line = run.until_line("stopping the job cleanly")
+    waits = r": waits until \d\d:\d\d:\d\d for programs that have not ended, then kills them; press Ctrl-C again"
+    assert re.search(waits, line)
     assert "worker:0 | saved" in run.out
     assert "stopped after" in run.text
     view = gone(newest())
@@ -156,3 +159,16 @@ def test_a_job_whose_directory_cannot_be_read_to_stop_it_is_said_to_go_on(
         assert main(["submit", str(job_file(tmp_path, SAVES))]) == 130
     assert f"{newest().job_id} goes on" in capsys.readouterr().err
     howdah("stop", "--now", newest().job_id)
+
+
+def test_howdah_stop_says_until_when_programs_are_waited_for(tmp_path: Path) -> None:
+    file = job_file(tmp_path, STUBBORN, timeouts={"stop-grace": "2s"})
+    run = start("run", str(file))
+    run.until_line("begun")
+    stop = howdah("stop", newest().job_id)
+    assert re.search(
+        r"^howdah \| stopping: waits until \d\d:\d\d:\d\d for programs that have not ended, then kills them$",
+        stop.told,
+        re.MULTILINE,
+    )
+    run.end()

@@ -77,6 +77,7 @@ def command(
     """
     from howdah.backends import registry
     from howdah.backends.base import OnlyOwners
+    from howdah.cli.display.attached import patience
     from howdah.client.following.log_lines import FollowerPosition
     from howdah.wire.messages import RecordUpdate
     from howdah.wire.status import JobView
@@ -89,6 +90,8 @@ def command(
         await handle.stop(reason, firm=now)
         if no_wait:
             return await handle.status(), False
+        if not (now or as_json) and (until := patience(handle.job_directory)):
+            echo(f"howdah | stopping{until}", err=True)
         saving = Saving()
         async for update in handle.follow(FollowerPosition(), logs=False):
             if isinstance(update, RecordUpdate) and not as_json:

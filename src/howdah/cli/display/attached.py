@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,10 +20,10 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.cli import leaving
-from howdah.cli.display.formatting import Paint, wants_colour, window_width
+from howdah.cli.display.formatting import Paint, moment, wants_colour, window_width
 from howdah.cli.display.terminal import echo
 from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
-from howdah.spec.units import instance_range
+from howdah.spec.units import instance_range, seconds
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.status import JobView
 
@@ -85,10 +86,25 @@ class Interrupts:
 
 
 SAID = {
-    Action.STOP: "stopping the job cleanly; press Ctrl-C again to end it at once",
+    Action.STOP: "stopping the job cleanly{patience}; press Ctrl-C again to end it at once",
     Action.STOP_AT_ONCE: "ending the job at once; press Ctrl-C again to leave it behind",
 }
 """What the user is told of each action."""
+
+
+def patience(directory: JobDirectory) -> str:
+    """Until when a job that is told to stop waits for its programs, to be put behind what says that it stops."""
+    with contextlib.suppress(StorageError):  # who follows the job says that
+        job = directory.job()
+        limits = [
+            role.timeouts.stop_grace or job.timeouts.stop_grace for role in job.roles.values()
+        ]
+        if grace_s := max((seconds(limit) or 0.0 for limit in limits), default=0.0):
+            until = moment(time.time() + grace_s)
+            if grace_s < 3600:
+                until = until.partition(" ")[2]
+            return f": waits until {until} for programs that have not ended, then kills them"
+    return ""
 
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -323,7 +339,7 @@ class _Session:
         await self._shown.wait()
         assert self._handle is not None and self._screen is not None
         if action in SAID:
-            self._screen.note(SAID[action])
+            self._screen.note(SAID[action].format(patience=patience(self._handle.job_directory)))
         if action is not Action.LEAVE:
             try:
                 await self._handle.stop(why, firm=action is Action.STOP_AT_ONCE)
