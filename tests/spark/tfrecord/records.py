@@ -14,8 +14,9 @@ from howdah.spark.tfrecord.codec.compression import Compression
 from howdah.spark.tfrecord.codec.decode import decode
 from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.codec.framing import blocks
+from howdah.spark.tfrecord.folders import RecordFile
 from howdah.spark.tfrecord.options import TFRecordOptions
-from howdah.spark.tfrecord.reading import RecordFile, Split, rows
+from howdah.spark.tfrecord.reading import Split, rows
 
 EXAMPLE = RecordType.EXAMPLE
 SEQUENCE = RecordType.SEQUENCE_EXAMPLE

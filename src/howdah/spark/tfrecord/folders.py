@@ -8,12 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
 
+import msgspec
 import pyarrow as pa
 
 from howdah.spark.tfrecord.errors import TFRecordError
 
 NULL = "__HIVE_DEFAULT_PARTITION__"
 _SAFE = " !\"$&'()+,;<>@[]^`{|}~"  # what Spark leaves as it is, besides letters and digits
+
+
+class RecordFile(msgspec.Struct, frozen=True):
+    """A file and what its folders say."""
+
+    path: str
+    size: int
+    values: tuple[tuple[str, str | None], ...] = ()
 
 
 def values_of(root: str, path: str) -> tuple[tuple[str, str | None], ...]:

@@ -14,6 +14,7 @@ from howdah.spark.tfrecord.codec.compression import Compression, Unpacking, told
 from howdah.spark.tfrecord.codec.decode import decode
 from howdah.spark.tfrecord.codec.framing import BLOCK_BYTES, RecordBlock, blocks
 from howdah.spark.tfrecord.errors import RecordError, TFRecordError
+from howdah.spark.tfrecord.folders import RecordFile
 from howdah.spark.tfrecord.options import TFRecordOptions
 from howdah.spark.tfrecord.schemas import Inferred, infer
 
@@ -22,14 +23,6 @@ _OPENING_BYTES = 4 * 1024 * 1024
 _TASKS_ENOUGH = 256
 """With fewer files than that each is a task of its own."""
 _SAMPLE_BLOCK_BYTES = 256 * 1024
-
-
-class RecordFile(msgspec.Struct, frozen=True):
-    """A file and what its folders say."""
-
-    path: str
-    size: int
-    values: tuple[tuple[str, str | None], ...] = ()
 
 
 class Split(msgspec.Struct, frozen=True):

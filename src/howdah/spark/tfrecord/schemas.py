@@ -16,11 +16,10 @@ from howdah.spark.tfrecord.codec.framing import RecordBlock
 from howdah.spark.tfrecord.codec.parsing import Parsed
 from howdah.spark.tfrecord.codec.values import FoundLists
 from howdah.spark.tfrecord.errors import TFRecordError
+from howdah.spark.tfrecord.folders import RecordFile
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-    from howdah.spark.tfrecord.reading import RecordFile
 
 
 class _Seen:
