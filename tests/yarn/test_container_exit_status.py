@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from howdah.backends.base import RoleResources
 from howdah.backends.yarn.client import application_end
 from howdah.backends.yarn.master import container_exit_status
+from howdah.backends.yarn.master.container_table import ContainerTable
+from howdah.backends.yarn.master.nodes import Nodes
+from howdah.backends.yarn.master.outstanding_requests import OutstandingRequests
 from howdah.core.messages import ContainerEndKind as Kind
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId
+from howdah.hadoop.protos import yarn
 from howdah.storage.layout import JobMeta
 
 FAILED = """[2026-11-21 15:00:01.123]Exception from container-launch.
@@ -127,3 +137,58 @@ def test_a_master_on_a_node_whose_clock_is_far_ahead_is_told_so_in_words() -> No
         "the ResourceManager's"
     )
     assert "chrony" in told.advice
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (125, True),  # docker: no such image
+        (container_exit_status.BOOT_FAILED, True),
+        (-1000, False),  # nothing ran
+        (-104, False),  # the agent has told what its programs wrote
+    ],
+)
+def test_a_container_that_failed_is_told_with_the_command_that_shows_what_it_wrote(
+    status: int, told: bool
+) -> None:
+    """Before its agent begins, only YARN has that."""
+    attempt = AttemptId(ApplicationId(1795200000000, 1), 1)
+    identity = ContainerId(attempt, 2)
+    events: list[Any] = []
+
+    async def end() -> None:
+        roles = {"worker": RoleResources(memory_mb=64, cores=1)}
+        table = ContainerTable(
+            OutstandingRequests(roles),
+            roles,
+            Nodes(Configuration({}), "ann"),
+            events.append,
+            lambda: None,
+            attempt=1,
+            with_port=False,
+            notice_s=1.0,
+        )
+        begun = yarn.RegisterApplicationMasterResponseProto()
+        begun.containers_from_previous_attempts.add(
+            id=identity.to_proto(), nodeId=NodeId("node7", 1).to_proto()
+        )
+        table.take_over(begun)
+        answer = yarn.AllocateResponseProto(response_id=1)
+        answer.completed_container_statuses.add(
+            container_id=identity.to_proto(),
+            state=3,
+            exit_status=status,
+            diagnostics="no such image",
+        )
+        table.answered(answer)
+        await table.all_ended(10)
+        await asyncio.sleep(0)  # the end is told in the next turn
+
+    asyncio.run(end())
+    (ended,) = events
+    command = (
+        "yarn logs -applicationId application_1795200000000_0001 "
+        "-containerId container_1795200000000_0001_01_000002"
+    )
+    assert "no such image" in ended.detail
+    assert (f"All that it wrote: {command}" in ended.detail) == told

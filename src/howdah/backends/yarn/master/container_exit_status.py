@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from howdah.core.messages import ContainerEndKind
+from howdah.hadoop.ids import ContainerId
 
 # ContainerExitStatus
 INVALID = -1000
@@ -92,6 +93,12 @@ def detail(status: int, diagnostics: str) -> str:
     over_memory = status in (KILLED_EXCEEDED_VMEM, KILLED_EXCEEDED_PMEM)
     text = (over_memory and _use_of_memory(diagnostics)) or tidy(diagnostics)
     return f"{words}: {text}" if text else words
+
+
+def output(container: ContainerId) -> str:
+    """Where its output is: before its agent begins, only YARN has that."""
+    application = container.attempt.application
+    return f"All that it wrote: yarn logs -applicationId {application} -containerId {container}"
 
 
 def _use_of_memory(diagnostics: str) -> str:

@@ -225,6 +225,8 @@ class ContainerTable:
             status.diagnostics,
             releasing=container is not None and container.releasing,
         )
+        if status.exit_status > 0 and kind is not ContainerEndKind.RELEASED:
+            detail += f"\n{container_exit_status.output(identity)}"
         if container is None and identity.attempt.number < self._attempt:
             # It ended while there was no master: its agent is not waited for, nor what may start
             # only after it.
