@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -22,6 +23,20 @@ _WIDER = {
     "uint16": np.dtype("int32"),
     "uint32": np.dtype("int64"),
 }
+
+Batch = dict[str, Any]
+"""Tensors by name: arrays whose first dimension is rows, as `howdah.spark.feed.arrow.columns` makes them
+(integers with nulls are masked arrays; rows that differ in length, object arrays)."""
+
+
+class Tensor(msgspec.Struct, frozen=True):
+    """An input or output as the model declares it."""
+
+    name: str
+    dtype: str = ""
+    """numpy's name of it; empty: any."""
+    shape: tuple[int | None, ...] | None = None
+    """Of one row; None where the model does not say."""
 
 
 def to_numpy(answer: Any) -> np.ndarray:

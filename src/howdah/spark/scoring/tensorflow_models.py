@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.predictors import Batch, Tensor
+from howdah.spark.scoring.columns import Batch, Tensor
 
 
 class LoadedSavedModel:

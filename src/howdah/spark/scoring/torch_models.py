@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.columns import plain
-from howdah.spark.scoring.predictors import Batch, Tensor
+from howdah.spark.scoring.columns import Batch, Tensor, plain
 
 
 class LoadedTorch:

@@ -22,9 +22,9 @@ import pyarrow as pa
 from howdah.spark.errors import ScoringError
 from howdah.spark.feed.arrow.columns import array
 from howdah.spark.scoring import columns
-from howdah.spark.scoring.columns import plain, side_by_side
+from howdah.spark.scoring.columns import Batch, Tensor, plain, side_by_side
 from howdah.spark.scoring.files import ModelFiles, at_hand, present
-from howdah.spark.scoring.predictors import Batch, Loaded, Predictor, Tensor, named
+from howdah.spark.scoring.predictors import Loaded, Predictor, named
 
 log: logging.Logger = logging.getLogger(__name__)
 
