@@ -11,14 +11,16 @@ its first bytes, and how many may be there unproven is bounded (`howdah.wire.una
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any
 
+from howdah.wire.bulk_tls import BulkTls
 from howdah.wire.descriptors import unauthenticated_at_a_port
 from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
 
@@ -263,26 +265,37 @@ class NoAnswer(TimeoutError):
 
 
 def dial_tls(
-    address: tuple[str, int],
-    context: ssl.SSLContext,
-    name: str,
-    timeout_s: float,
-    *,
-    held_back: bool = False,
+    address: tuple[str, int], context: ssl.SSLContext, name: str, timeout_s: float
 ) -> ssl.SSLSocket:
     """Connect, waiting so long at each step. ``name`` is the one in the server's certificate.
-
-    ``held_back`` as for `detect_dead_peers`.
 
     Raises:
         NoAnswer: it did not prove in time who it is.
         OSError: nobody listens there, or it is not who it should be.
     """
+    with _dialled(address, timeout_s) as sock:
+        detect_dead_peers(sock)
+        return context.wrap_socket(sock, server_hostname=name)
+
+
+def dial_bulk_tls(
+    address: tuple[str, int], context: ssl.SSLContext, name: str, timeout_s: float
+) -> BulkTls:
+    """As `dial_tls`, for many megabytes that the peer may hold back."""
+    with _dialled(address, timeout_s) as sock:
+        detect_dead_peers(sock, held_back=True)
+        tls = BulkTls(sock, context, server_hostname=name)
+        tls.do_handshake()
+        return tls
+
+
+@contextlib.contextmanager
+def _dialled(address: tuple[str, int], timeout_s: float) -> Generator[socket.socket]:
+    """A connection that is closed if what is done with it fails."""
     sock = socket.create_connection(address, timeout=timeout_s)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        detect_dead_peers(sock, held_back=held_back)
-        return context.wrap_socket(sock, server_hostname=name)
+        yield sock
     except BaseException as error:
         sock.close()
         if isinstance(error, TimeoutError):

@@ -28,6 +28,7 @@ from howdah.spark.feed.tasks.feeder_client import (
     TrainerConnection,
     first_word,
 )
+from howdah.wire.bulk_tls import BulkTls
 from howdah.wire.tls import PeerRole, certificate_name
 from tests.cli.howdah import until
 from tests.spark.feed.rig import DEADLINE_S, JOB, Rig, access
@@ -39,6 +40,12 @@ def far(rig: Rig) -> TrainerConnection:
     )
     first_word(trainer)
     return trainer
+
+
+def wire(feeder: TrainerConnection) -> socket.socket:
+    """What its TLS goes over."""
+    assert isinstance(feeder._socket, BulkTls)
+    return feeder._socket.socket
 
 
 def option(sock: socket.socket, name: str) -> int:
@@ -65,9 +72,9 @@ def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: 
     """But not one that holds them back: a program may compute for hours, a query write for hours."""
     rig.trainer()
     feeder = far(rig)
-    assert option(feeder._socket, "SO_KEEPALIVE") and option(feeder._socket, "TCP_KEEPIDLE") <= 20
-    assert option(feeder._socket, "TCP_USER_TIMEOUT") == 0
-    ports = [feeder._socket.getpeername()[1], feeder._socket.getsockname()[1]]
+    assert option(wire(feeder), "SO_KEEPALIVE") and option(wire(feeder), "TCP_KEEPIDLE") <= 20
+    assert option(wire(feeder), "TCP_USER_TIMEOUT") == 0
+    ports = [wire(feeder).getpeername()[1], wire(feeder).getsockname()[1]]
     until(lambda: keep_alive(ports)[0] == 2, "nothing is under way any more")
     assert keep_alive(ports)[1] <= 20
     feeder.close()
@@ -97,12 +104,12 @@ def test_a_write_to_a_host_that_vanished_says_that_the_connection_is_lost(rig: R
     rig.trainer()
     feeder = far(rig)
     # The system takes the trainer for gone when it has not read for a millisecond.
-    feeder._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1)
+    wire(feeder).setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1)
     feeder.send(Begin(feed="train", run=1, partition=0))
     broken = select.poll()
     broken.register(feeder._socket, 0)
     while not broken.poll(1):
-        if unread(feeder._socket) < 100_000:
+        if unread(wire(feeder)) < 100_000:
             feeder.write(bytes(10_000))
     with pytest.raises(ConnectionError, match="rank 0"):
         feeder.write(b"more")

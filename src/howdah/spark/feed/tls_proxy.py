@@ -24,8 +24,8 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
+from howdah.wire.bulk_tls import BulkTls
 from howdah.wire.sockets import Listener, detect_dead_peers
 from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity, server_context
 from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
@@ -42,8 +42,6 @@ UNREAD_S = 2.0
 arrived by then stays."""
 ROWS_BYTES = 1 << 18
 ANSWERS_BYTES = 1 << 16
-
-_BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 _LOG = logging.getLogger(__name__)
 
@@ -125,37 +123,34 @@ class _Proxy:
                 peer.gone()
                 peer.sock.close()
 
-    async def _secured(self, peer: UnauthenticatedPeer) -> ssl.SSLSocket:
-        peer.sock = tls = self._context.wrap_socket(
-            peer.sock, server_side=True, do_handshake_on_connect=False
-        )
-        loop = asyncio.get_running_loop()
+    async def _secured(self, peer: UnauthenticatedPeer) -> BulkTls:
+        tls = BulkTls(peer.sock, self._context)
         while True:
             try:
                 tls.do_handshake()
                 return tls
-            except ssl.SSLWantReadError:
-                await _ready(tls, loop.add_reader, loop.remove_reader)
-            except ssl.SSLWantWriteError:
-                await _ready(tls, loop.add_writer, loop.remove_writer)
+            except BlockingIOError:
+                await _readable(peer.sock)
 
-    def _pass_on(self, tls: ssl.SSLSocket) -> None:
-        with tls, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as near:
+    def _pass_on(self, tls: BulkTls) -> None:
+        with tls.socket as far, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as near:
             with contextlib.suppress(OSError):  # the program has ended, or the feeder
                 # Spark may let answers wait for hours, as the program may let rows.
-                detect_dead_peers(tls, held_back=True)
-                tls.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                detect_dead_peers(far, held_back=True)
+                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 near.connect(self._target)
                 near.setblocking(False)
                 _join(tls, near)
                 near.close()
-                _hang_up(tls)
+                _hang_up(far)
 
 
 class _Way:
     """Bytes from one socket to another, neither of which blocks."""
 
-    def __init__(self, source: socket.socket, sink: socket.socket, size: int) -> None:
+    def __init__(
+        self, source: socket.socket | BulkTls, sink: socket.socket | BulkTls, size: int
+    ) -> None:
         self._source = source
         self._sink = sink
         self._buffer = memoryview(bytearray(size))
@@ -187,7 +182,7 @@ class _Way:
                 self.over = not got
                 self._end += got
                 moved = True
-        except _BLOCKED:
+        except BlockingIOError:
             pass
         except OSError:
             self.over = moved = True
@@ -195,7 +190,7 @@ class _Way:
             if self.gives:
                 self._begin += self._sink.send(self._buffer[self._begin : self._end])
                 moved = True
-        except _BLOCKED:
+        except BlockingIOError:
             pass
         except OSError:  # what its peer said last may still be on the other way
             self.over = self._broken = moved = True
@@ -205,7 +200,7 @@ class _Way:
         return moved
 
 
-def _join(far: ssl.SSLSocket, near: socket.socket) -> None:
+def _join(far: socket.socket | BulkTls, near: socket.socket) -> None:
     """Pass on what either says, until one of them ends."""
     rows, answers = ways = (_Way(far, near, ROWS_BYTES), _Way(near, far, ANSWERS_BYTES))
     while not any(way.done for way in ways) and not all(way.over and not way.gives for way in ways):
@@ -231,13 +226,13 @@ def _hang_up(far: socket.socket) -> None:
             return
 
 
-async def _ready(sock: socket.socket, watch: Any, unwatch: Any) -> None:
-    ready = asyncio.Event()
-    watch(sock, ready.set)
+async def _readable(sock: socket.socket) -> None:
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sock, ready.set)
     try:
         await ready.wait()
     finally:
-        unwatch(sock)
+        loop.remove_reader(sock)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,10 @@ from howdah.spark.feed.messages import (
     Taken,
     TrainerLoad,
 )
+from howdah.wire.bulk_tls import BulkTls
 from howdah.wire.decoders import message_decoder
 from howdah.wire.frames import FrameDecoder, encode
-from howdah.wire.sockets import NoAnswer, dial_tls
+from howdah.wire.sockets import NoAnswer, dial_bulk_tls, dial_tls
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
 
 T = TypeVar("T")
@@ -112,10 +113,8 @@ class TrainerConnection:
         while done < size:
             try:
                 done += self._socket.send(view[done : done + _PIECE])
-            except (BlockingIOError, ssl.SSLWantWriteError):
+            except BlockingIOError:
                 self._wait(select.POLLIN | select.POLLOUT, None)
-            except ssl.SSLWantReadError:
-                self._wait(select.POLLIN, None)
             except OSError as error:
                 with contextlib.suppress(ConnectionError):
                     self.look()  # it may have said why before it went
@@ -155,7 +154,7 @@ class TrainerConnection:
         while True:
             try:
                 data = self._socket.recv(_PIECE)
-            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            except BlockingIOError:
                 return
             except OSError as error:
                 raise self._lost(error) from error
@@ -294,7 +293,7 @@ class ControllerConnection:
         return secured
 
 
-def _dial(endpoint: Endpoint, access: FeederAccess, host: str) -> socket.socket:
+def _dial(endpoint: Endpoint, access: FeederAccess, host: str) -> socket.socket | BulkTls:
     if endpoint.host == host and endpoint.socket and Path(endpoint.socket).exists():
         local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -307,7 +306,7 @@ def _dial(endpoint: Endpoint, access: FeederAccess, host: str) -> socket.socket:
         return local
     address = (endpoint.address or endpoint.host, endpoint.port)
     name = certificate_name(PeerRole.AGENT, access.job_id)
-    return dial_tls(address, tls(access), name, CONNECT_S, held_back=True)
+    return dial_bulk_tls(address, tls(access), name, CONNECT_S)
 
 
 _contexts: dict[str, ssl.SSLContext] = {}
