@@ -175,9 +175,8 @@ class Nodes:
                 for container in batch:
                     node.answers.pop(container).cancel()
                 raise
-            except (
-                Exception
-            ) as error:  # a fault of ours, or an answer that can't be read: who launches waits
+            except Exception as error:
+                # A fault of ours, or an answer that can't be read; who launches waits all the same.
                 log.exception("The launch on %s failed", node.manager.node)
                 text = f"the node {node.manager.node}: {type(error).__name__}: {error}"
                 failed, uncertain = dict.fromkeys(batch, text), True
