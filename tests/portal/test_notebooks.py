@@ -77,7 +77,9 @@ def test_a_notebook_is_started_opened_listed_and_stopped(
     row.get_by_text("Stop", exact=True).click()
     row.get_by_role("button", name="Stop sketch").click()
     assert gone(directory).outcome == "stopped"
-    page.goto(f"{empty.url}/?tag=notebook&state=stopped")
+    stopped = "?tag=notebook&state=stopped"
+    until(lambda: empty.get(f"/api/v1/jobs{stopped}").json()["jobs"], "it is listed as stopped")
+    page.goto(f"{empty.url}/{stopped}")
     expect(page.locator("#jobs tbody tr")).to_contain_text(job_id)
 
 
