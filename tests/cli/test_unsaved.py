@@ -177,6 +177,6 @@ def test_links_to_folders_outside_are_not_left_out_without_a_word(
     file = job_file(tmp_path, LINKS_TO_A_FOLDER_OUTSIDE, env={"OUTSIDE": str(outside)}, **table)
     (file.parent / "data").symlink_to(tmp_path)  # of the source: the job needs no copy of it
     run = howdah("run", str(file))
-    line = run.until_line(f"its {what}: symbolic links in ")
+    line = run.until_line(f"its {what}: links in ")
     assert line.endswith(f"last -> {outside}; have the program write into the folder itself")
     assert "data ->" not in line

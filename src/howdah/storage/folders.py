@@ -104,8 +104,8 @@ def links_left_out(folder: Path, links: Mapping[str, str]) -> str:
     named = ", ".join(f"{name} -> {links[name]}" for name in sorted(links)[:_NAMED])
     more = f" and {len(links) - _NAMED} more" if len(links) > _NAMED else ""
     return (
-        f"symbolic links in {folder} that lead out of it, to no file, are left out of what is saved: {named}{more};"
-        " have the program write into the folder itself"
+        f"links in {folder} to folders outside of it, or to nothing there, are not saved: {named}{more}; have the program"
+        " write into the folder itself"
     )
 
 

@@ -456,7 +456,8 @@ def find(base: Path, wanted: str) -> JobDirectory:
         raise NoSuchJob(f"There is no job {wanted!r}: {base} has no jobs yet")
     near = closest(_as_in_ids(name_of(wanted)), {name_of(job.job_id) for job in jobs})
     meant = [job for job in jobs if name_of(job.job_id) == near]
-    hint = f"did you mean {_some(meant)}?" if meant else f"the newest are {_some(jobs)};"
+    newest = f"the newest {'is' if len(jobs) == 1 else 'are'} {_some(jobs)};"
+    hint = f"did you mean {_some(meant)}?" if meant else newest
     raise NoSuchJob(f"There is no job {wanted!r} in {base}; {hint} `howdah list` shows all")
 
 
