@@ -1,6 +1,9 @@
-"""Whether a process still runs."""
+"""What a process does: whether it still runs, and what it has open."""
 
 from __future__ import annotations
+
+import contextlib
+from pathlib import Path
 
 import psutil
 
@@ -13,3 +16,12 @@ def runs(process: psutil.Process | int) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
+
+
+def open_files(pid: int) -> list[str]:
+    """What its descriptors are of, but for those that are closed meanwhile, as the listing's own."""
+    found: list[str] = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.append(str(descriptor.readlink()))
+    return found

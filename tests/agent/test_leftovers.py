@@ -15,6 +15,7 @@ import pytest
 from howdah.agent import ports
 from howdah.wire.messages import Shutdown
 from tests.agent.rig import Rig, alive, kill, name_of, python, shell, until
+from tests.processes import open_files
 
 DAEMON = """
 import os, sys, time, signal
@@ -290,8 +291,8 @@ async def test_the_watchdog_holds_nothing_of_the_agent_s_open(tmp_path: Path) ->
         await rig.prepare(ports=2)
         watchdog = agent.watchdog()
         assert name_of(watchdog) == "howdah-watchdog"
-        targets = [str(fd.readlink()) for fd in Path(f"/proc/{watchdog}/fd").iterdir()]
-        assert sorted(target.split(":")[0] for target in targets) == ["/dev/null"] * 3 + ["pipe"]
+        files = open_files(watchdog)
+        assert sorted(file.split(":")[0] for file in files) == ["/dev/null"] * 3 + ["pipe"]
 
 
 async def test_locks_on_devices_are_held_until_the_programs_are_gone(tmp_path: Path) -> None:

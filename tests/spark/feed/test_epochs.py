@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import tracemalloc
 from collections.abc import Iterable
 from itertools import chain
-from pathlib import Path
 from queue import Queue
 from typing import Any
 
@@ -31,6 +31,7 @@ from howdah.spark.feed.messages import (
     Taken,
     TrainerHello,
 )
+from tests.processes import open_files
 from tests.spark.feed.rig import DEADLINE_S, Rig
 
 SCHEMA = pa.schema({"y": pa.int64()})
@@ -168,13 +169,10 @@ def test_the_file_of_a_cache_goes_with_its_run_and_its_folder_may_go_before(rig:
     found = iter(feed)
     assert values(next(found).batches(5)) == values(next(found).batches(5))
 
-    def files() -> list[str]:
-        return [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.exists()]
-
     rig.end()
     assert next(found, None) is None
     gc.collect()
-    assert not any("howdah-rows-" in name for name in files())
+    assert not any("howdah-rows-" in name for name in open_files(os.getpid()))
 
 
 def test_cached_epochs_are_shuffled_by_seed_epoch_and_rank(rig: Rig) -> None:

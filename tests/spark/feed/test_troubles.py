@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import socket
 import subprocess
 import sys
@@ -44,6 +43,7 @@ from howdah.spark.feed.messages import (
 from howdah.spark.feed.state import FeedState, SharedState
 from howdah.wire.authority import create
 from howdah.wire.tls import PeerRole
+from tests.processes import open_files
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 
 ROWS = 4096
@@ -473,8 +473,10 @@ def test_a_killed_process_leaves_no_cache_file(rig: Rig, tmp_path: Path) -> None
         cwd=Path(__file__).parents[3],
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        files = [str(p.readlink()) for p in Path(f"/proc/{process.pid}/fd").iterdir()]
-        assert any("howdah-rows-" in file and "deleted" in file for file in files)
-        process.send_signal(signal.SIGKILL)
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            files = open_files(process.pid)
+            assert any("howdah-rows-" in file and "deleted" in file for file in files)
+        finally:
+            process.kill()
     assert list(folder.iterdir()) == []

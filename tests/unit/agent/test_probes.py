@@ -11,7 +11,7 @@ from typing import IO
 
 from howdah.agent.host.socket_owners import serves
 from howdah.agent.host.tcp_table import packed
-from howdah.agent.monitoring.probes import connected, joined, listening
+from howdah.agent.monitoring.probes import bound_ports, connected, joined, listening
 
 TABLE = b"""\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -82,6 +82,21 @@ def test_processes_are_not_looked_for_when_no_socket_can_be_theirs() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
     assert not serves(never, "127.0.0.1", port)
+
+
+def test_a_file_that_is_closed_while_they_are_looked_at_hides_no_bound_port() -> None:
+    code = (
+        "import os, socket; f = os.open(os.devnull, 0); s = socket.socket(); s.bind(('127.0.0.1', 0));"
+        "assert f < s.fileno(); print(s.getsockname()[1], flush=True)\n"
+        "while True: os.close(f); f = os.open(os.devnull, 0)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as other:
+        try:
+            port = read_port(other.stdout)
+            for _ in range(500):
+                assert list(bound_ports(other.pid)) == [port]
+        finally:
+            other.kill()
 
 
 def test_a_port_that_is_bound_but_does_not_listen_yet_counts_as_taken_up() -> None:

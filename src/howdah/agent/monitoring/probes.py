@@ -87,7 +87,11 @@ def bound_ports(pid: int) -> Iterator[int]:
         return
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
-            if not os.readlink(entry.path).startswith("socket:"):  # noqa: PTH115
+            try:
+                target = os.readlink(entry.path)  # noqa: PTH115
+            except FileNotFoundError:
+                continue  # closed while we looked: the rest are still to be told
+            if not target.startswith("socket:"):
                 continue
             copy = system_call(_PIDFD_GETFD, handle, int(entry.name), 0)
             if copy < 0:
