@@ -147,7 +147,8 @@ class _Filling:
     def below(self) -> None:
         """Fill the folders that were made, the upper ones first."""
         while self._folders:
-            self.all_of(*self._folders.popleft())
+            with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+                self.all_of(*self._folders.popleft())
 
     def all_of(self, parts: tuple[str, ...], source: Path) -> None:
         """Put there what is in a folder of the source."""

@@ -60,6 +60,29 @@ def test_descendants_are_found(look: ModuleType, tree: tuple[int, int]) -> None:
     assert os.getpid() not in found
 
 
+def test_threads_that_end_while_we_look_hide_no_descendants() -> None:
+    code = """
+import subprocess, threading, time
+for number in range(300):
+    threading.Thread(target=time.sleep, args=(0.2 + number / 1000,)).start()
+def later():
+    child = subprocess.Popen(["sleep", "1000"])
+    print(child.pid, flush=True)
+    child.wait()
+threading.Thread(target=later).start()
+"""
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True, text=True
+    )
+    try:
+        child = read_number(run.stdout)
+        while len(os.listdir(f"/proc/{run.pid}/task")) > 2:
+            assert child in procfs.descendants(run.pid)
+    finally:
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+
+
 def test_what_is_to_be_skipped_is_skipped_with_all_below_it(
     look: ModuleType, tree: tuple[int, int]
 ) -> None:

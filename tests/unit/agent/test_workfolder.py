@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +93,22 @@ def test_making_it_again_keeps_what_is_there(tmp_path: Path, source: Path) -> No
     assert (task / "checkpoints/step-1").exists()
     assert (task / "train.py").read_text() == "changed by the program"
     assert (task / "late.py").exists()
+
+
+def test_a_folder_that_is_removed_meanwhile_is_left_out_and_the_rest_is_put_there(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def listed(folder: Path) -> Any:
+        if folder == source / "checkpoints":
+            shutil.rmtree(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    make(tmp_path / "task", source, [])
+    assert not (source / "checkpoints").exists()
+    assert (tmp_path / "task/train.py").is_file() and (tmp_path / "task/pkg/model.py").is_file()
 
 
 def test_folders_outside_the_working_folder_are_left_alone(tmp_path: Path, source: Path) -> None:

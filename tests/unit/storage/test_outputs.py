@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +126,33 @@ def test_a_store_that_does_not_come_back_in_time_is_said(base: Path, tmp_path: P
     result = copy(change(spec(base, store), limit_s=0.3))
     assert result.files == 0
     assert "not copied to" in result.problems[0]
+
+
+def test_all_are_listed_while_others_come_and_an_older_attempts_are_removed(
+    base: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    copy(spec(base, store))
+    stop = threading.Event()
+
+    def write() -> None:
+        attempt = 1
+        while not stop.is_set():
+            writer = open_destination(str(store), attempt=attempt)
+            for number in range(20):
+                writer.put(base / "model.onnx", f"more/{number}")
+            attempt += 1
+
+    with ThreadPoolExecutor() as pool:
+        writing = pool.submit(write)
+        try:
+            for _ in range(500):
+                assert {"results/a.csv", "results/deep/b.csv"} <= open_destination(
+                    str(store)
+                ).files().keys()
+        finally:
+            stop.set()
+        writing.result()
 
 
 def test_one_file_that_cannot_be_copied_does_not_cost_the_others(

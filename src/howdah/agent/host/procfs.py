@@ -101,13 +101,15 @@ def _children(pid: int) -> list[int]:
     children: list[int] = []
     folder = f"/proc/{pid}/task"
     try:
-        # A child is listed with the thread that made it.
-        for thread in os.listdir(folder):  # noqa: PTH208
+        threads = os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return children
+    # A child is listed with the thread that made it, and any may end while we look.
+    for thread in threads:
+        with contextlib.suppress(OSError, ValueError):
             with open(f"{folder}/{thread}/children", "rb", buffering=0) as file:
                 while part := file.read(65536):
                     children += map(int, part.split())
-    except (OSError, ValueError):
-        pass
     return children
 
 

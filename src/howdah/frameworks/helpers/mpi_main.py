@@ -179,13 +179,15 @@ def loaded(pid: int) -> str:
         if found:
             given = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             return "" if any(v.startswith(STARTED_BY_MPIRUN) for v in given) else found.group()
-        for thread in Path(f"/proc/{pid}/task").iterdir():
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
+    except OSError:  # it has ended, or this is no Linux
+        return ""
+    for thread in threads:
+        with contextlib.suppress(OSError):  # the thread has ended
             for other in (thread / "children").read_text("utf-8").split():
                 library = loaded(int(other))
                 if library:
                     return library
-    except OSError:  # it has ended, or this is no Linux
-        pass
     return ""
 
 

@@ -79,8 +79,9 @@ def make_folder() -> Path:
         place = Path("/tmp")  # noqa: S108 - for a folder 0700
     for old in place.glob("howdah-ray-*"):
         pid = old.name.rpartition("-")[2]
-        if pid.isdigit() and old.stat().st_uid == os.getuid() and not alive(int(pid)):
-            shutil.rmtree(str(old), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # another task has just removed it
+            if pid.isdigit() and old.stat().st_uid == os.getuid() and not alive(int(pid)):
+                shutil.rmtree(str(old), ignore_errors=True)
     folder = place / f"howdah-ray-{os.getpid()}"
     try:
         folder.mkdir(mode=0o700)

@@ -10,6 +10,7 @@ file, a writer may finish the file it has begun.
 from __future__ import annotations
 
 import contextlib
+import os
 import posixpath
 import re
 import secrets
@@ -94,11 +95,13 @@ class LocalDestination:
                 raise
 
     def files(self) -> dict[str, int]:
-        return {
-            path.relative_to(self._root).as_posix(): path.stat().st_size
-            for path in self._root.rglob("*")
-            if path.is_file()
-        }
+        found: dict[str, int] = {}
+        for folder, _, names in os.walk(self._root, onerror=_raise_unless_gone):
+            for path in (Path(folder, name) for name in names):
+                with contextlib.suppress(FileNotFoundError):  # whole now, and under its own name
+                    if path.is_file():
+                        found[path.relative_to(self._root).as_posix()] = path.stat().st_size
+        return found
 
     def put(self, source: Path, name: str) -> None:
         target = self._root / name
@@ -251,6 +254,12 @@ class UrlDestination:
         found = self._fs.ls(self._root, detail=False)
         names = (posixpath.basename(str(path).rstrip("/")) for path in found)
         return _others(names, self._attempt, self._root)
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    """Of a folder, as that of an attempt that a later one has removed."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _mark(attempt: int) -> str:
