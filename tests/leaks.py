@@ -15,6 +15,7 @@ import psutil
 
 from howdah.agent import ports
 from howdah.backends import gpus
+from tests.changing_folders import all_below
 
 MARKER = "HOWDAH_TEST_RUN"
 
@@ -22,9 +23,9 @@ MARKER = "HOWDAH_TEST_RUN"
 HOST_WIDE = {str(ports.BASE / f"howdah-{os.getuid()}"), str(gpus.LOCK_FOLDER)}
 """Shared by all tests that run now: port locks of one user, GPU locks of all."""
 
-OTHERS = ("howdah-ray-", "howdah-model")
-"""Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, and
-files of models, kept for as long as the process that has loaded them."""
+OTHERS = ("howdah-ray-", "howdah-model", "howdah-board-", "howdah-prune-")
+"""Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, files of
+models, kept for as long as the process that has loaded them, and those of portals."""
 
 
 class Leftover(NamedTuple):
@@ -78,7 +79,7 @@ def end(left: Iterable[Leftover]) -> None:
 
 def sockets(folder: Path) -> list[Path]:
     """Unix sockets anywhere below the folder."""
-    return [path for path in folder.rglob("*") if path.is_socket()]
+    return [path for path in all_below(folder) if path.is_socket()]
 
 
 class Picture(NamedTuple):
@@ -106,8 +107,10 @@ class Picture(NamedTuple):
         folders = {
             str(path)
             for place in places
-            for path in Path(place).glob("**/howdah*" if place.endswith("/run") else "howdah*")
-            if not path.name.startswith(OTHERS)
+            for path in (
+                all_below(Path(place)) if place.endswith("/run") else Path(place).iterdir()
+            )
+            if path.name.startswith("howdah") and not path.name.startswith(OTHERS)
         } - HOST_WIDE
         return Picture(
             frozenset((p.pid, p.command) for p in own), frozenset(listening), frozenset(folders)

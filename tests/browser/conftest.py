@@ -43,7 +43,7 @@ def find_chromium() -> str:
 def browser() -> Iterator[Browser]:
     # Playwright keeps an event loop running in this thread: not longer than for its own tests.
     executable = find_chromium()
-    expect.set_options(timeout=20_000)
+    expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield running
@@ -59,7 +59,7 @@ def served() -> Iterator[Served]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     fresh = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce")
-    fresh.set_default_timeout(10_000)
+    fresh.set_default_timeout(60_000)
     yield fresh
     fresh.close()
 

@@ -25,7 +25,7 @@ from tests.processes import runs
 
 T = TypeVar("T")
 
-WAIT_S = 40.0
+WAIT_S = 90.0
 HOWDAH = (sys.executable, "-m", "howdah")
 
 

@@ -49,8 +49,10 @@ def test_what_a_job_measured_reported_and_kept_is_told_while_it_runs_and_afterwa
 ) -> None:
     run, directory, goal = running
     until(lambda: howdah("metrics", "worker:1", "--csv").text.count("\n") > 1, "measurements")
-    table = howdah("metrics", "reports").text
-    assert "accuracy" in table and "MEMORY" in table
+    table = until(
+        lambda: "accuracy" in (text := howdah("metrics", "reports").text) and text, "reports"
+    )
+    assert "MEMORY" in table
     live = howdah("page", "@last").text
     assert urlsplit(live).hostname == f"{directory.job_id}.localhost"
     goal.touch()
@@ -111,5 +113,7 @@ def test_the_page_of_a_job_that_has_ended_is_served_until_ctrl_c(tmp_path: Path)
         assert json.load(answer)["outcome"] == "succeeded"
     run.signal(signal.SIGINT)
     assert run.end() == 130
+    for file in newest().path.glob("metrics-*"):  # where its program took a while to start
+        file.unlink()
     assert "Nothing has been measured in" in howdah("metrics", "over").text
     assert "Nothing has been kept of" in howdah("outputs", "over").text

@@ -140,7 +140,8 @@ def test_logs_and_story_survive_the_coordinators_death(tmp_path: Path) -> None:
 import os, time
 for number in range(400):
     print(f"line {number}", flush=True)
-    time.sleep(0.01)
+    while number == 200 and not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], "go")):
+        time.sleep(0.01)
 print("pid", os.getpid())
 """
     file = job_file(tmp_path, script, roles={"worker": {"instances": 2}})
@@ -150,6 +151,8 @@ print("pid", os.getpid())
     first = directory.coordinator()
     assert first is not None
     os.kill(first.pid, signal.SIGKILL)
+    until(lambda: (now := directory.coordinator()) and now.incarnation == 2, "the next one")
+    (directory.path / "shared" / "go").touch()
     assert run.end() == 0
     documents = run.documents()
     for task in ("worker:0", "worker:1"):

@@ -22,7 +22,7 @@ command = "sh -c 'sleep 600 & echo begun; wait'"
 [roles.worker]
 instances = 2
 [timeouts]
-run = "1s"
+run = "10s"
 """
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
+from howdah.portal import jobs
 from howdah.portal.access_control import Team
 from howdah.portal.app import create_portal
 from howdah.portal.jobs import Jobs
@@ -96,6 +97,12 @@ class Portal(Served):
         """By the link, whose own page goes on by itself: until it has, it would break into another visit."""
         at.goto(self.login_link())
         expect(at).to_have_title("Jobs · Howdah", timeout=60_000)  # a first page on a busy machine
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first look at a list shows all of it, on a busy machine too."""
+    monkeypatch.setattr(jobs, "PATIENCE_S", 30.0)
 
 
 @pytest.fixture(scope="module")

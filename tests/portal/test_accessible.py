@@ -18,7 +18,7 @@ def coloured(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, color_scheme=request.param, reduced_motion="reduce"
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)
     yield context.new_page()
     context.close()
 

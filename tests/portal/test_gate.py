@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
+import threading
 import urllib.request
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
 
+from howdah.portal import jobs
+from howdah.portal.index import JobIndex
 from howdah.storage.jobdir import JobDirectory
 from tests.cli.howdah import howdah, start
 from tests.portal.conftest import Past, Portal
@@ -47,6 +52,28 @@ def test_the_list_as_json_has_what_was_asked_for(portal: Portal, past: Past) -> 
     assert {"text", "state", "since", "sort", "page"} <= {p["name"] for p in listed["parameters"]}
     assert described["components"]["schemas"]["Row"]["properties"].keys() == job.keys()
     assert described["paths"]["/jobs/{job_id}/api/v1/stop"]["post"]["operationId"] == "stop"
+
+
+def test_a_job_is_found_while_the_list_is_still_being_made(
+    portal: Portal, past: Past, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, refresh = threading.Event(), JobIndex.refresh
+
+    def late(index: JobIndex, ended: Callable[[], bool]) -> list[JobDirectory]:
+        assert read.wait(60)
+        return refresh(index, ended)
+
+    monkeypatch.setattr(JobIndex, "refresh", late)
+    monkeypatch.setattr(jobs, "PATIENCE_S", 0.0)
+    with monkeypatch.context() as impatient:
+        impatient.setattr(jobs, "FIND_S", 0.0)
+        answer = portal.get(f"/jobs/{past.good.job_id}/")
+        assert answer.status == 503 and "still being read" in answer.body.decode()
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(portal.get, f"/jobs/{past.good.job_id}/")
+        read.set()
+        assert asked.result().status == 200
+    assert "there is no job" in portal.get("/jobs/nobody/").error
 
 
 def test_howdah_ui_prints_the_address_and_ends_by_ctrl_c(past: Past) -> None:

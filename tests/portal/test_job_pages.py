@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -79,21 +80,25 @@ def test_advice_stands_on_the_page_in_the_words_of_the_command(
     page: Page, portal: Portal, holding: Holding
 ) -> None:
     job_id = holding.directory.job_id
-    until(lambda: howdah("advice", job_id, "--json").documents()[0], "measurements")
+
+    def told() -> list[Any]:  # a slow machine may give others, too
+        found = howdah("advice", job_id, "--json").documents()[0]
+        return [each for each in found if each["rule"] == "memory-over-asked"]
+
+    until(told, "measurements")
     page.goto(portal.login_link())
     page.get_by_role("link", name="holds", exact=True).click()
-    advice = page.locator("#findings li")
+    advice = page.locator("#findings li").filter(has_text="worker:0 used at most")
     expect(advice).to_have_count(1)
-    expect(advice).to_contain_text("worker:0 used at most")
     expect(advice).to_contain_text('roles.worker.memory = "64m"')
     shoot(page, "advice")
     holding.let_go()
     expect(page.locator("#phase")).to_have_text("Succeeded")
     page.reload()
-    (found,) = howdah("advice", job_id, "--json").documents()[0]
+    (found,) = told()
     expect(advice).to_contain_text(found["text"])
     expect(advice).to_contain_text(found["change"])
-    assert portal.get(f"/jobs/{job_id}/api/v1/advice").json() == [found]
+    assert found in portal.get(f"/jobs/{job_id}/api/v1/advice").json()
 
 
 def test_a_running_job_is_stopped_from_the_list(

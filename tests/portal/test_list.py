@@ -22,7 +22,7 @@ def row(page: Page, name: str):
 def plain(browser: Browser) -> Iterator[Page]:
     """A browser without JavaScript."""
     context = browser.new_context(java_script_enabled=False)
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)
     yield watched(context.new_page())
     context.close()
 
@@ -112,7 +112,7 @@ def test_the_list_on_a_phone_in_the_dark_and_below_a_prefix(
     context = browser.new_context(
         viewport={"width": 390, "height": 800}, color_scheme="dark", reduced_motion="reduce"
     )
-    context.set_default_timeout(10_000)
+    context.set_default_timeout(60_000)
     phone = watched(context.new_page())
     with prefix_proxy(portal.port) as address:
         phone.goto(f"{address}?sort=name")

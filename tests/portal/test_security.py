@@ -454,7 +454,9 @@ def test_tensorboard_of_an_ended_job_runs_as_its_owner_for_those_who_see_the_job
     (link,) = shown.portal("vera", f"/jobs/{shown.job.job_id}/api/v1/job").json()["links"]
     assert link == {"name": "TensorBoard", "href": BOARD[1:]}
     own = {"Origin": f"http://{shown.host}"}
-    assert shown.page(f"{BOARD}data/runs", cookie).json() == ["worker-0"]
+    until(
+        lambda: shown.page(f"{BOARD}data/runs", cookie).json() == ["worker-0"], "it has read them"
+    )
     (process,) = psutil.Process(shown.portal_run.process.pid).children()
     assert process.uids().real == shown.job.path.stat().st_uid
     asked = shown.page(f"{BOARD}data/plugin/timeseries/timeSeries", cookie, "POST", **own)

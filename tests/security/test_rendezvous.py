@@ -127,7 +127,6 @@ def test_who_takes_a_reserved_port_again_and_again_does_not_restart_a_job_for_ev
     assert causes == [("port-taken", False)] * 3 + [("port-taken", True)] * 2
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(("framework", "program"), [("tensorflow", TENSORFLOW), ("jax", JAX)])
 def test_nobody_gets_a_port_between_its_choice_and_the_frameworks_server(
     tmp_path: Path, framework: str, program: str

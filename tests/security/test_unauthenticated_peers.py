@@ -167,7 +167,7 @@ def test_the_agents_notice_nothing_of_all_that(small: Small) -> None:
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    monkeypatch.setattr(server, "HEAD_S", 0.5)
+    monkeypatch.setattr(server, "HEAD_S", 3.0)
     monkeypatch.setattr(descriptors, "UNAUTHENTICATED_MOST", 64)
     with serving() as running:
         yield running

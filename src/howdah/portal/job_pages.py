@@ -180,12 +180,18 @@ class JobPages:
         """The job of that id.
 
         Raises:
-            Refusal: there is none that the reader may see.
+            Refusal: there is none that the reader may see, or none so far.
         """
         try:
             found = await self._jobs.find(job_id, reader)
         except NotYours as problem:
             raise Refusal(503, str(problem)) from problem
+        except asyncio.TimeoutError:
+            raise Refusal(
+                503,
+                f"the jobs in {self._jobs.place} are still being read, and {job_id[:100]!r} was not among "
+                "them so far; load the page again",
+            ) from None
         if found is None:
             raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
         return found

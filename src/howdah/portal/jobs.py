@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from pathlib import Path
 
@@ -19,6 +20,8 @@ FRESH_S = 1.0
 """A list that is no older is shown as it is."""
 PATIENCE_S = 0.7
 """A page waits this long for the list to be brought up to date; then it shows what is known."""
+FIND_S = 30.0
+"""One job that is not in the list is waited for this long, while jobs are still taken in."""
 SELDOM_S = 30.0
 """Jobs that nobody runs any more, and unreadable ones, are looked at this often."""
 AT_ONCE = 16
@@ -47,6 +50,8 @@ class Jobs:
         self.index: JobIndex = JobIndex(base, folder, None if copies is None else copies.share)
         self._refreshed = -1e9
         self._refreshing: asyncio.Task[None] | None = None
+        self._taken_in = asyncio.Event()
+        """What there is, is in the list, although jobs that run may still be asked how they are."""
         self._looked: dict[str, float] = {}
         self._closed = False
 
@@ -59,6 +64,7 @@ class Jobs:
         if self._refreshing is None:
             if time.monotonic() - self._refreshed < FRESH_S:
                 return
+            self._taken_in.clear()
             self._refreshing = asyncio.ensure_future(self._refresh())
             self._refreshing.add_done_callback(self._done)
         refreshing = self._refreshing
@@ -69,11 +75,20 @@ class Jobs:
     async def find(
         self, job_id: str, reader: Reader | None = None
     ) -> tuple[JobDirectory, Row] | None:
-        """The job of that id as the list has it; None if there is none that the reader may see."""
+        """The job of that id as the list has it; None if there is none that the reader may see.
+
+        Raises:
+            NotYours: others could put jobs there.
+            asyncio.TimeoutError: not all jobs are in the list yet, and that one is not.
+        """
         found = await asyncio.to_thread(self.index.get, job_id, reader)
         if found is None:
             await self.catch_up()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._taken_in.wait(), FIND_S)
             found = await asyncio.to_thread(self.index.get, job_id, reader)
+            if found is None and not self._taken_in.is_set():
+                raise asyncio.TimeoutError
         return None if found is None else (JobDirectory(self.base / found.job_id), found)
 
     def close(self) -> None:
@@ -89,9 +104,12 @@ class Jobs:
             task.exception()  # whoever waits for it is told
 
     async def _refresh(self) -> None:
-        if self.copies is not None:
-            await asyncio.to_thread(self.copies.bring, lambda: self._closed)
-        unended = await asyncio.to_thread(self.index.refresh, lambda: self._closed)
+        try:
+            if self.copies is not None:
+                await asyncio.to_thread(self.copies.bring, lambda: self._closed)
+            unended = await asyncio.to_thread(self.index.refresh, lambda: self._closed)
+        finally:
+            self._taken_in.set()
         room = asyncio.Semaphore(AT_ONCE)
 
         async def ask(directory: JobDirectory) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import IO
 
@@ -76,7 +77,7 @@ threading.Thread(target=later).start()
     )
     try:
         child = read_number(run.stdout)
-        while len(os.listdir(f"/proc/{run.pid}/task")) > 2:
+        while len(list(Path(f"/proc/{run.pid}/task").iterdir())) > 2:
             assert child in procfs.descendants(run.pid)
     finally:
         os.killpg(run.pid, signal.SIGKILL)

@@ -18,7 +18,7 @@ from howdah.wire import tickets
 from howdah.wire.addresses import listening
 from tests.unit.web.fake_job import TOKEN, FakeJob
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 T = TypeVar("T")
