@@ -186,7 +186,7 @@ class JobPages:
             found = await self._jobs.find(job_id, reader)
         except NotYours as problem:
             raise Refusal(503, str(problem)) from problem
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise Refusal(
                 503,
                 f"the jobs in {self._jobs.place} are still being read, and {job_id[:100]!r} was not among "

@@ -79,16 +79,16 @@ class Jobs:
 
         Raises:
             NotYours: others could put jobs there.
-            asyncio.TimeoutError: not all jobs are in the list yet, and that one is not.
+            TimeoutError: not all jobs are in the list yet, and that one is not.
         """
         found = await asyncio.to_thread(self.index.get, job_id, reader)
         if found is None:
             await self.catch_up()
-            with contextlib.suppress(asyncio.TimeoutError):
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._taken_in.wait(), FIND_S)
             found = await asyncio.to_thread(self.index.get, job_id, reader)
             if found is None and not self._taken_in.is_set():
-                raise asyncio.TimeoutError
+                raise TimeoutError
         return None if found is None else (JobDirectory(self.base / found.job_id), found)
 
     def close(self) -> None:
