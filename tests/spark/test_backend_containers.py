@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import msgspec
 import psutil
 import pytest
 
+from howdah.backends.local.runtime_paths import FOLDER_VARIABLE
 from howdah.backends.spark import backend as spark_backend
 from howdah.backends.spark import container_folder, registry, slot_task
 from howdah.backends.spark.messages import (
@@ -67,6 +69,27 @@ def test_a_launch_that_was_never_sent_ends_its_container_and_the_process_serves_
         await harness.launch(second, again, "wait")
         assert await harness.pids(again)
         assert harness.drivers[1].bases == []
+
+    run(tmp_path, test)
+
+
+def test_a_container_begins_though_another_jobs_last_process_removes_the_empty_folder_for_sockets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "run"))
+
+    def just_then(folder: Path) -> None:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+    monkeypatch.setattr(container_folder, "remove_abandoned", just_then)
+
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        [container_id] = await coordinator.grant(1)
+        await harness.launch(coordinator, container_id, "wait")
+        assert await harness.pids(container_id)
 
     run(tmp_path, test)
 

@@ -20,6 +20,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -205,7 +206,7 @@ class DeviceLocks:
         """The lock where somebody has made the shared one unusable."""
         try:
             folder = runtime.private_folder(runtime.base()) / "gpus"
-            folder.mkdir(mode=0o700, exist_ok=True)
+            runtime.retry_with_folder(partial(folder.mkdir, mode=0o700, exist_ok=True))
             self._warn(
                 f"{self._folder} can't be used ({problem}): GPUs are locked in {folder}, which jobs "
                 "of other users don't see. Ask an administrator to remove it"

@@ -12,12 +12,15 @@ from __future__ import annotations
 import logging
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 VARIABLE = "HOWDAH_RUNTIME_DIR"
 """Environment variable: folder for sockets instead of ``/tmp``."""
 SHARED = Path("/tmp")  # noqa: S108 - what is used in it is private
+
+Made = TypeVar("Made")
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -50,6 +53,20 @@ def private_folder(where: Path) -> Path:
     fresh = Path(tempfile.mkdtemp(prefix=f"{_name()}-", dir=where))
     log.warning("%s is not this user's alone, so %s is used instead of it", usual, fresh)
     return fresh
+
+
+def retry_with_folder(make: Callable[[], Made]) -> Made:
+    """``make()``, which makes the first thing of this process in the private folder: once more if another
+    job's process, the last one there, has just removed the empty folder.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    try:
+        return make()
+    except FileNotFoundError:
+        private_folder(base())
+        return make()
 
 
 def others(where: Path) -> Iterator[Path]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from howdah.backends.local.runtime_paths import FOLDER_VARIABLE, runtime_folder
 from howdah.spark.errors import FeedError
+from howdah.spark.feed import server
 from howdah.spark.feed.messages import Available, HandedOut, Taken
 from tests.spark.feed.rig import Rig
 
@@ -20,6 +24,23 @@ def numbered(start: int, rows: int, width: int = 8) -> pa.RecordBatch:
 
 
 SCHEMA = numbered(0, 1).schema
+
+
+def test_rows_come_though_another_jobs_last_process_removes_the_empty_folder_for_sockets(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the container's own folder has too long a path for a socket."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+
+    def just_then(folder: Path, name: str) -> Path:
+        path = runtime_folder() / name
+        path.parent.rmdir()
+        return path
+
+    monkeypatch.setattr(server, "_socket_path", just_then)
+    rig.trainer()
+    rig.open(align="none")
+    assert rig.feeder().send([numbered(0, 10)], SCHEMA).hear() == Taken(rows=10)
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["unix socket", "mutual tls"])

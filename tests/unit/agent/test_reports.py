@@ -97,6 +97,25 @@ def test_datagrams_arrive_and_the_last_ones_are_taken_at_the_end(tmp_path: Path)
     assert not path.exists()
 
 
+def test_reports_are_taken_though_another_jobs_last_process_has_removed_the_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between an agent's begin and that of its program, which it may be long until."""
+    monkeypatch.setenv(runtime.VARIABLE, str(tmp_path))
+    folder = runtime.private_folder(tmp_path)
+    folder.rmdir()
+    got: list[Report] = []
+
+    async def scenario() -> None:
+        receiver = ReportSocket(folder / "t", got.append)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b'{"step": 1}', str(folder / "t"))
+        receiver.close()
+
+    asyncio.run(scenario())
+    assert [report.step for report in got] == [1]
+
+
 def test_all_that_waits_is_taken_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("howdah.agent.monitoring.reports._BATCH", 2)  # hosts queue 10 or 512
     path = runtime.private_folder(runtime.base()) / f"test-{os.getpid()}"

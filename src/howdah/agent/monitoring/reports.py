@@ -12,10 +12,13 @@ import json
 import math
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from howdah.storage import runtime
 
 _DATAGRAM_BYTES = 64 * 1024
 _BATCH = 64
@@ -120,7 +123,7 @@ class ReportSocket:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
             self._socket.setblocking(False)
-            self._socket.bind(str(path))
+            runtime.retry_with_folder(partial(self._socket.bind, str(path)))
             path.chmod(0o600)
         except OSError:
             self._socket.close()

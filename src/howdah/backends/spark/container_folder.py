@@ -22,6 +22,7 @@ import fcntl
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -41,7 +42,7 @@ from howdah.backends.spark.launch_bundle import (
 )
 from howdah.backends.spark.messages import Register
 from howdah.spec.model import Job
-from howdah.storage import layout
+from howdah.storage import layout, runtime
 from howdah.storage.files import make_private_folder, write_private
 
 CONFIG = "container.json"
@@ -125,7 +126,7 @@ def make_base(name: str) -> Path:
     folder = local_places.runtime_folder()
     remove_abandoned(folder)
     base = folder / f"{PREFIX}{name}"
-    base.mkdir(mode=0o700)
+    runtime.retry_with_folder(partial(base.mkdir, mode=0o700))
     return base
 
 

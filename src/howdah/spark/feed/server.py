@@ -11,6 +11,7 @@ import socket
 import subprocess
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -20,6 +21,7 @@ from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
 from howdah.spark.feed import tls_proxy
 from howdah.spark.feed.connections import SOCKET_BYTES, DataConnection
 from howdah.spark.feed.messages import Begin, TrainerLoad
+from howdah.storage import runtime
 from howdah.wire.addresses import bind_within
 from howdah.wire.sockets import NO_FILES_S
 from howdah.wire.unauthenticated_peers import Seldom
@@ -94,7 +96,7 @@ class FeedServer:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._path.unlink(missing_ok=True)
-            listener.bind(self.socket)
+            runtime.retry_with_folder(partial(listener.bind, self.socket))
             self._path.chmod(0o600)
             listener.listen(BACKLOG)
             listener.setblocking(False)

@@ -15,6 +15,7 @@ from howdah.backends.local.messages import Displaced, ToNode
 from howdah.backends.local.node.event_loop import EventLoop
 from howdah.backends.local.node.log import note
 from howdah.backends.local.unix_connection import UnixConnection, same_user
+from howdah.storage import runtime
 from howdah.wire.frames import FrameError
 
 
@@ -41,11 +42,7 @@ class DaemonSocket:
         with contextlib.suppress(FileNotFoundError):
             path.unlink()  # a dead daemon's: the caller holds the job's lock
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            self._listener.bind(str(path))
-        except FileNotFoundError:
-            runtime_paths.runtime_folder()  # another job's daemon has just removed it
-            self._listener.bind(str(path))
+        runtime.retry_with_folder(partial(self._listener.bind, str(path)))
         path.chmod(0o600)
         self._listener.listen(8)
         self._listener.setblocking(False)
