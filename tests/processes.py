@@ -18,6 +18,14 @@ def runs(process: psutil.Process | int) -> bool:
         return False
 
 
+def name(process: psutil.Process) -> str:
+    """Empty if it is gone."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
 def open_files(pid: int) -> list[str]:
     """What its descriptors are of, but for those that are closed meanwhile, as the listing's own."""
     found: list[str] = []

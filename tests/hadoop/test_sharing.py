@@ -52,6 +52,11 @@ def _nothing_left(folder: Path) -> bool:
     return not daemons.marked(folder) and not any(place.exists() for place in places)
 
 
+def _all_there(folder: Path) -> None:
+    """The daemons, once what a script of theirs has started beside has ended."""
+    wait("four daemons and nothing else", lambda: len(daemons.marked(folder)) == 4)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "cluster"
@@ -65,7 +70,7 @@ def test_two_users_share_one_cluster_and_the_last_one_stops_it(folder: Path) -> 
         assert up.startswith("up ")
         assert _line(second) == up
         first.communicate()
-        assert len(daemons.marked(folder)) == 4
+        _all_there(folder)
         second.communicate()
         assert (first.returncode, second.returncode) == (0, 0)
     wait("the end of everything", lambda: _nothing_left(folder))
@@ -80,7 +85,7 @@ def test_a_cluster_outlives_a_killed_user_while_there_is_another_and_not_longer(
             assert _line(second).startswith("up ")
             first.kill()
             first.wait()
-            assert len(daemons.marked(folder)) == 4
+            _all_there(folder)
             second.send_signal(signal.SIGKILL)
     wait("the end of everything", lambda: _nothing_left(folder))
 
@@ -95,7 +100,7 @@ def test_the_guard_of_a_cluster_that_ended_in_order_leaves_the_next_one_alone(fo
         assert _line(second).startswith("up ")
         guard.resume()
         guard.wait(60)
-        assert len(daemons.marked(folder)) == 4
+        _all_there(folder)
         assert users(folder).exists() and door(folder).exists()
         second.communicate()
     wait("the end of everything", lambda: _nothing_left(folder))

@@ -22,6 +22,8 @@ from tests.hadoop_client.standin import NO_ANSWER, Request, StandIn, answer, ref
 
 PROTOCOL = "org.example.Protocol"
 QUICK = RetryPolicy(max_wait_s=5.0, first_delay_s=0.01, max_delay_s=0.05)
+IN_ONE_ROUND = RetryPolicy(60.0, first_delay_s=200.0, max_delay_s=200.0)
+"""Each address is asked once: the deadline is before the next round."""
 STANDBY = "org.apache.hadoop.ipc.StandbyException"
 
 
@@ -141,12 +143,10 @@ async def test_a_standby_server_is_left_at_once_and_remembered() -> None:
     async with (
         StandIn(lambda r: refusal(r.call_id, STANDBY, "not me")) as standby,
         StandIn(echo) as active,
-        client(standby.address, active.address, retry=RetryPolicy(5.0, first_delay_s=4.0)) as rpc,
+        client(standby.address, active.address, retry=IN_ONE_ROUND) as rpc,
     ):
-        begun = time.monotonic()
         assert await ask(rpc, idempotent=False) == "x"
         assert await ask(rpc) == "x"
-        assert time.monotonic() - begun < 3.9, "without the delay between rounds"
         assert len(standby.requests) == 1
 
 
@@ -186,15 +186,15 @@ async def test_a_server_that_asks_for_patience_is_asked_again() -> None:
 
 async def test_nobody_there_is_an_error_that_names_the_addresses() -> None:
     nobody = Address("127.0.0.1", free_port())
-    async with client(nobody) as rpc:
+    async with client(nobody, retry=IN_ONE_ROUND) as rpc:
         with pytest.raises(errors.ConnectFailed, match=f"{nobody}.*refused"):
-            await ask(rpc, timeout_s=0.2)
+            await ask(rpc)
 
 
 async def test_an_unknown_host_is_an_error_that_names_it() -> None:
-    async with client(Address("no-such-host.invalid", 1)) as rpc:
+    async with client(Address("no-such-host.invalid", 1), retry=IN_ONE_ROUND) as rpc:
         with pytest.raises(errors.ConnectFailed, match="no-such-host.invalid:1"):
-            await ask(rpc, timeout_s=0.2)
+            await ask(rpc)
 
 
 async def test_the_deadline_holds_for_all_tries_together() -> None:
@@ -203,8 +203,8 @@ async def test_the_deadline_holds_for_all_tries_together() -> None:
         async with client(server.address, retry=policy) as rpc:
             begun = time.monotonic()
             with pytest.raises(errors.CallTimeout, match="echo"):
-                await ask(rpc, timeout_s=0.5)
-            assert 0.4 < time.monotonic() - begun < 10.0
+                await ask(rpc, timeout_s=2.0)
+            assert 1.9 < time.monotonic() - begun < 10.0
             assert len(server.requests) > 1
 
 
@@ -323,7 +323,8 @@ async def test_an_answer_beyond_the_limit_is_refused_before_it_is_read() -> None
 
 async def test_a_large_answer_within_the_limit_arrives() -> None:
     text = "0123456789abcdef" * (1 << 20)
-    async with StandIn(echo) as server, client(server.address) as rpc:
+    policy = RetryPolicy(max_wait_s=50.0)
+    async with StandIn(echo) as server, client(server.address, retry=policy) as rpc:
         assert await ask(rpc, text) == text
 
 
@@ -382,7 +383,7 @@ async def test_a_server_that_goes_away_while_authenticating_is_tried_again(reset
         token = Token(b"i", b"p", "kind")
         async with RpcClient([address], PROTOCOL, "alice", token, retry=QUICK) as rpc:
             with pytest.raises(errors.ConnectFailed, match=str(address)):
-                await ask(rpc, timeout_s=0.3, idempotent=False)
+                await ask(rpc, timeout_s=2.0, idempotent=False)
     assert came > 1
 
 

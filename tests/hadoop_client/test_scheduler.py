@@ -291,9 +291,14 @@ async def test_the_tracking_url_can_be_changed_and_the_end_is_stored(
     async with ResourceManager(configuration, user) as rm:
         async with master(configuration, user) as mine:
             await mine.beat(tracking_url="http://127.0.0.1:2/new", progress=0.5)
-            report = await rm.application_report(mine.app)
-            assert report.originalTrackingUrl.endswith("127.0.0.1:2/new")
-            assert report.progress == pytest.approx(0.5)
+
+            # A heartbeat is answered before what it tells is known elsewhere.
+            async def told() -> bool:
+                report = await rm.application_report(mine.app)
+                new = report.originalTrackingUrl.endswith("127.0.0.1:2/new")
+                return new and report.progress == pytest.approx(0.5)
+
+            await until("the new page", told)
             done = await mine.scheduler.finish(
                 SUCCEEDED, diagnostics="all well", tracking_url="http://127.0.0.1:3/end"
             )
@@ -309,6 +314,7 @@ async def test_the_tracking_url_can_be_changed_and_the_end_is_stored(
                 await mine.beat()
 
 
+@pytest.mark.timeout(400)
 async def test_a_second_attempt_gets_the_containers_and_tokens_of_the_first(
     configuration: Configuration, user: str, tmp_path: Path
 ) -> None:
@@ -337,7 +343,7 @@ async def test_a_second_attempt_gets_the_containers_and_tokens_of_the_first(
             async def ended() -> bool:
                 return state(await rm.application_report(new.id)) in ("FINISHED", "FAILED")
 
-            await until("the second attempt's end", ended)
+            await until("the second attempt's end", ended, 200.0)
             last = await rm.application_report(new.id)
             assert state(last) == "FINISHED", last.diagnostics
         finally:

@@ -167,26 +167,27 @@ def test_calls_wait_for_a_namenode_as_long_as_they_are_told(own_url: str, cluste
     began = time.monotonic()
     with pytest.raises(NoNameNode, match="no active NameNode of hdfs://.* answers"):
         hdfs.read(f"{own_url}/file")
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     cluster.start("namenode")
-    assert hdfs.patient(60).read(f"{own_url}/file") == b"before"
-    hdfs.patient(60).write(f"{own_url}/file", b"after")
+    assert hdfs.patient(200).read(f"{own_url}/file") == b"before"
+    hdfs.patient(200).write(f"{own_url}/file", b"after")
     assert hdfs.read(f"{own_url}/file") == b"after"
 
 
 def test_a_namenode_that_does_not_answer_is_given_up(
     own_url: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hdfs_calls, "ANSWER_S", 1.0)
     hdfs = Hdfs(own_url)
     hdfs.exists(own_url)
     cluster.pause("namenode")
     try:
-        with pytest.raises(NoNameNode, match="has not answered within 1 s"):
-            hdfs.exists(own_url)
+        with monkeypatch.context() as patch:
+            patch.setattr(hdfs_calls, "ANSWER_S", 1.0)
+            with pytest.raises(NoNameNode, match="has not answered within 1 s"):
+                hdfs.exists(own_url)
     finally:
         cluster.resume("namenode")
-    assert hdfs.patient(30).exists(own_url)
+    assert hdfs.patient(200).exists(own_url)
 
 
 def test_a_file_that_was_given_up_keeps_nobody_waiting_for_a_namenode(

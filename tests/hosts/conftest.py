@@ -61,7 +61,7 @@ def hadoop_over_hosts(*, two_networks: bool = False, own_clocks: bool = False) -
     hidden = dict.fromkeys(nodes, python_folders())
     names = ["head", *nodes, "client"]
     with Hosts(folder(), names, hidden=hidden, two_networks=two_networks) as hosts:
-        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE)
+        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE, node_expiry_ms=20_000)
         node_env = hosts.with_own_clock() if own_clocks else {}
         cluster = Cluster.create(hosts.folder, options, hosts, node_env)
         try:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.hosts.conftest import folder
 from tests.hosts.hosts import Host, Hosts
-from tests.processes import runs
+from tests.processes import name, runs
 from tests.spark.programs import Program
 from tests.spark.servers import Server
 from tests.spark.versions import environment, settings
@@ -268,7 +268,7 @@ def test_five_seconds_of_silence_cost_no_row(spark: Spark, what: str) -> None:
 def test_a_worker_whose_host_stays_away_is_replaced(spark: Spark) -> None:
     fed = Fed(spark)
     host = fed.host(1)
-    there = [each for each in host.processes() if "howdah" in each.name() and runs(each)]
+    there = [each for each in host.processes() if "howdah" in name(each) and runs(each)]
     assert there
     with host.cut_off():
         fed.again_without(host)

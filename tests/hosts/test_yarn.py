@@ -11,10 +11,10 @@ import pytest
 
 from tests.hosts.hosts import Hosts
 from tests.hosts.training import LONG_S, Training, alone
-from tests.processes import runs
+from tests.processes import name, runs
 from tests.yarn.runner import Yarn, until
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 
 SHORT_S = 5.0
 AWAY_S = 40.0
@@ -23,7 +23,7 @@ AWAY_S = 40.0
 
 def of_containers(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that run still, and are no NodeManager."""
-    return [each for each in processes if runs(each) and "java" not in each.name()]
+    return [each for each in processes if "java" not in name(each) and runs(each)]
 
 
 def test_a_job_spans_three_hosts(yarn: Yarn, hosts: Hosts) -> None:

@@ -21,7 +21,7 @@ from tests.hosts.hosts import Host, Hosts
 from tests.yarn.runner import Yarn, YarnJob, until
 
 LONG_S = 240.0
-"""YARN gives a silent node up after 10 s and a master after 30 s, and an agent itself after 105 s."""
+"""YARN gives a silent node up after 20 s and a master after 30 s, and an agent itself after 105 s."""
 
 PROGRAM = r'''
 """Counts. Rank 0 waits for all others at every step, as an all-reduce would, and saves once a second or so."""

@@ -50,6 +50,12 @@ assert b"RM_DELEGATION_TOKEN" in found
 """
 
 
+def finished(person: Person) -> dict[str, str]:
+    """What YARN says at the end, which it may hear of a moment after the job's own."""
+    until(lambda: person.application()["state"] == "FINISHED", "YARN has ended it")
+    return person.application()
+
+
 def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
@@ -62,7 +68,7 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert steps(done.stdout).count(4) == 2
     # alice@HOWDAH.TEST is ally on the cluster, and nobody there is the account the tests run as.
     assert "ally" in done.stdout
-    told = alice.application()
+    told = finished(alice)
     assert (told["user"], told["finalStatus"]) == ("ally", "SUCCEEDED")
     url = alice.job().meta().url
     assert url is not None
@@ -118,6 +124,7 @@ def test_tokens_that_a_plug_in_gets_reach_the_programs(
     assert "tokens of toy: got by toy_tokens:tokens" in alice.howdah("doctor").stdout
 
 
+@pytest.mark.timeout(600)
 def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
     """A program reads a file of an encryption zone with Hadoop's own client, by the token that the job has of
     the Key Management Server which the NameNode names. A job that would keep its own files, checkpoints or outputs
@@ -127,7 +134,7 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
 
     def hadoop(main: str, *words: str) -> None:
         command = daemons.client(site, f"org.apache.hadoop.{main}", *words)
-        subprocess.run(command, env={**os.environ, **admin.env}, timeout=60, check=True)
+        subprocess.run(command, env={**os.environ, **admin.env}, timeout=120, check=True)
 
     words = tmp_path / "words.txt"
     words.write_text("words that are locked up")
@@ -246,7 +253,7 @@ def test_a_job_trains_under_each_protection_whatever_says_who_submits(
     assert done.returncode == 0, done.stderr
     assert steps(done.stdout).count(4) == 2
     assert ("the job can use HDFS until" in done.stderr) == (who is not keytab)
-    told = person.application()
+    told = finished(person)
     assert (told["user"], told["finalStatus"]) == (WHO[who], "SUCCEEDED")
     url = person.job().meta().url
     assert url is not None

@@ -173,7 +173,7 @@ def test_a_submission_whose_answer_is_lost_is_followed_and_can_be_stopped(
     yarn: Yarn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """YARN has taken the job, and does not answer any more: neither that, nor that it has ended it."""
-    monkeypatch.setattr(access, "POLICY", RetryPolicy(max_wait_s=1.0, try_timeout_s=1.0))
+    monkeypatch.setattr(access, "POLICY", RetryPolicy(max_wait_s=10.0, try_timeout_s=10.0))
     conf = yarn.folder / "conf"
     shutil.copytree(yarn.cluster.conf_dir, conf)
     address = Configuration.load(conf).rm_addresses("client")[0]
@@ -247,8 +247,12 @@ def test_a_cancelled_submission_leaves_no_half_archive(
         over.set()
         submission.close()
     hdfs = Hdfs(yarn.cluster.default_fs, conf_dir=str(yarn.cluster.conf_dir))
-    cache = hdfs.list(f"/user/{yarn.cluster.site.user}/.howdah/cache")
-    assert not [stat.name for stat in cache if stat.name.startswith(".source-")]
+
+    def whole() -> bool:
+        cache = hdfs.list(f"/user/{yarn.cluster.site.user}/.howdah/cache")
+        return not any(stat.name.startswith(".source-") for stat in cache)
+
+    until(whole, "no half archive is there, but for one that another test just uploads")
 
 
 # -- a job that waits ----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.resourcemanager import ResourceManager
+from tests.changing_folders import all_below
 from tests.cli.howdah import howdah
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
@@ -154,7 +155,7 @@ def _sockets(processes: list[psutil.Process]) -> list[str]:
 def _look_around(cluster: Cluster, processes: list[psutil.Process]) -> dict[str, Any]:
     """What another user of the node finds. Their program begins in the nodes' own folders, because
     the test's may be where only root comes."""
-    folders = [path for path in cluster.site.folder.rglob("*") if path.name in ("local", "logs")]
+    folders = [path for path in all_below(cluster.site.folder) if path.name in ("local", "logs")]
     folders = [path for path in folders if path.is_dir()]
     assert folders
     opened = [(os.open(path, os.O_RDONLY), path.name) for path in (*folders, Path("/tmp"))]
@@ -167,13 +168,14 @@ def _look_around(cluster: Cluster, processes: list[psutil.Process]) -> dict[str,
                 "sockets": _sockets(processes),
                 "ports": _listening(processes),
             }
-            out, _ = stranger.communicate(json.dumps(told), timeout=60)
+            out, _ = stranger.communicate(json.dumps(told), timeout=200)
             return json.loads(out)
     finally:
         for number, _ in opened:
             os.close(number)
 
 
+@pytest.mark.timeout(400)
 @needs_root
 def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
     """On YARN, a program of another user on the same node reads the containers' folders, logs and

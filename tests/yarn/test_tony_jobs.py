@@ -12,6 +12,7 @@ import pytest
 from howdah.client.sync import JobHandle
 from howdah.hadoop.security.credentials import Credentials, Token
 from howdah.spec.problems import JobFileError
+from howdah.storage.jobdir import base_folder, list_jobs
 from howdah.wire.status import JobView
 from tests.yarn.runner import Yarn
 from tests.yarn.tony import Tony, conf
@@ -300,13 +301,10 @@ def test_standalone_is_one_program_without_a_cluster(tony: Tony) -> None:
 
 
 @pytest.mark.tony("standalone with several instances is refused")
-def test_standalone_with_two_tasks_is_refused_before_anything_starts(
-    tony: Tony, yarn: Yarn
-) -> None:
-    before = len(yarn.cluster.applications())
+def test_standalone_with_two_tasks_is_refused_before_anything_starts(tony: Tony) -> None:
     with pytest.raises(JobFileError, match="standalone is one task, and the job has 2"):
         tony.executes(PRINT, *conf({"tony.application.framework": "standalone"}), worker=1, slave=1)
-    assert len(yarn.cluster.applications()) == before
+    assert list_jobs(base_folder()) == []
 
 
 @pytest.mark.tony("client callbacks")
