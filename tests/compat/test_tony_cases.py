@@ -16,6 +16,8 @@ from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import Run, ended_at_last, newest, start
 from tests.yarn.tony import CASES, conf
 
+pytestmark = pytest.mark.timeout(200)
+
 PROGRAMS = {
     "ok.py": "",
     "fail.py": "import sys\nsys.exit(1)\n",
@@ -58,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         yield tmp_path
 
 
-def tony(*words: str, within_s: float = 60.0, **values: object) -> tuple[int, Run]:
+def tony(*words: str, within_s: float = 90.0, **values: object) -> tuple[int, Run]:
     """Run TonY's command line on this machine; ``worker=2`` are instances. The exit code."""
     instances = {f"tony.{name}.instances": number for name, number in values.items()}
     run = start(

@@ -455,7 +455,7 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         # Aggregated logs.
         "yarn.log-aggregation-enable": "true",
         "yarn.log-aggregation.retain-seconds": "86400",
-        "yarn.log-aggregation-status.time-out.ms": "10000",
+        "yarn.log-aggregation-status.time-out.ms": "600000",
         f"{_NM}.remote-app-log-dir": "/app-logs",
         f"{_NM}.remote-app-log-dir-suffix": "logs",
         "yarn.log-aggregation.file-formats": options.log_format,

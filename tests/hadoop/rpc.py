@@ -54,7 +54,7 @@ def _call(port: int, user: str, *, protocol: str, method: str, request: bytes) -
     client = secrets.token_bytes(16)
     context = _bytes(2, _bytes(1, user.encode())) + _bytes(3, protocol.encode())
     called = _bytes(1, method.encode()) + _bytes(2, protocol.encode()) + _number(3, 1)
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
         connection.sendall(b"hrpc\x09\x00\x00")
         connection.sendall(_frame(_header(_CONTEXT, client), context))
         connection.sendall(_frame(_header(0, client), called, request))

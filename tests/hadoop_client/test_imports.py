@@ -25,7 +25,7 @@ def test_importing_is_light_and_stays_within_the_library() -> None:
         done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, check=True)
         took, modules = json.loads(done.stdout)
         best = min(best, took)
-    assert best < 0.12
+    assert best < 0.5
     ours = [name for name in modules if name.startswith("howdah.") and "hadoop" not in name]
     assert not ours
     assert not {"msgspec", "hdfs_native", "fsspec"} & set(modules)

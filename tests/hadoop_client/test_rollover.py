@@ -12,7 +12,7 @@ from tests.hadoop.plugin import MakeCluster
 from tests.hadoop_client.masters import master
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 async def test_a_master_goes_on_with_new_tokens_after_a_roll_over(
     hadoop_cluster: MakeCluster,
 ) -> None:
@@ -21,11 +21,11 @@ async def test_a_master_goes_on_with_new_tokens_after_a_roll_over(
         gpus="none",
         labels=False,
         # Keys may not be replaced sooner than three times these.
-        node_expiry_ms=3000,
-        master_expiry_ms=3000,
+        node_expiry_ms=10_000,
+        master_expiry_ms=10_000,
         properties={
-            "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "10",
-            "yarn.resourcemanager.nm-tokens.master-key-rolling-interval-secs": "10",
+            "yarn.resourcemanager.am-rm-tokens.master-key-rolling-interval-secs": "31",
+            "yarn.resourcemanager.nm-tokens.master-key-rolling-interval-secs": "31",
         },
     )
     configuration = Configuration.load(cluster.conf_dir, env={})
@@ -35,13 +35,13 @@ async def test_a_master_goes_on_with_new_tokens_after_a_roll_over(
         await mine.run(container, "sleep 600")
         node = mine.node_of(container)
         old_amrm, old_nm = rpc.identity.token, mine.tokens[node]
-        await mine.beat_until("a new token", lambda: rpc.identity.token != old_amrm, 90)
+        await mine.beat_until("a new token", lambda: rpc.identity.token != old_amrm, 150)
         # The new one is good for a connection of its own.
         for connection in list(rpc._connections.values()):  # pyright: ignore[reportPrivateUsage]
             connection.close()
         await mine.beat()
         # A node's token comes with a container on it, if the key has changed since the last one.
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 150
         second = container
         while mine.tokens[node] == old_nm:
             assert time.monotonic() < deadline, "no new NodeManager token came"

@@ -74,6 +74,7 @@ def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     )
 
 
+@pytest.mark.timeout(600)
 def test_a_job_trains_on_when_another_resource_manager_serves_and_that_one_renews_its_tokens(
     short_lived: Cluster, tmp_path: Path
 ) -> None:
@@ -89,11 +90,11 @@ def test_a_job_trains_on_when_another_resource_manager_serves_and_that_one_renew
     short_lived.kill(f"resourcemanager{died}")
     # As the first one has renewed them they are good until then.
     over = time.time() + RENEWED_S
-    until(lambda: short_lived.active() not in (None, died), "the other one serves", 60.0)
+    until(lambda: short_lived.active() not in (None, died), "the other one serves", 150.0)
     until(lambda: time.time() > over + 1, "what the first one has renewed is over", RENEWED_S + 30)
     saves_on(alice)
     stop.touch()
-    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 60.0)
+    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 150.0)
     assert alice.application()["finalStatus"] == "SUCCEEDED", alice.application()
     short_lived.start(f"resourcemanager{died}")
     short_lived.wait_ready()
@@ -110,7 +111,7 @@ def saves_on(person: Person) -> None:
     until(lambda: newest() not in (None, before), "a new checkpoint is saved", 150.0)
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_master_is_killed(
     short_lived: Cluster, tmp_path: Path
 ) -> None:
@@ -131,19 +132,20 @@ def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_m
     url = job.meta().url
     assert url is not None
     began = time.time()
-    until(lambda: alice.application()["state"] == "RUNNING", "it runs", 60.0)
+    until(lambda: alice.application()["state"] == "RUNNING", "it runs", 150.0)
     until(lambda: time.time() > began + ENDS_S + 5, "its first tokens have ended", ENDS_S + 30)
 
     master = _master(url)
     master.kill()
-    until(lambda: _running(url) not in (None, master), "the next master runs")
+    until(lambda: _running(url) not in (None, master), "the next master runs", 150.0)
     taken_over = time.time()
     until(
         lambda: _newest(looks, f"{url}/checkpoints") > taken_over,
         "checkpoints are saved under the next master",
+        150.0,
     )
     stop.touch()
-    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 90.0)
+    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 150.0)
     assert alice.application()["finalStatus"] == "SUCCEEDED", alice.application()
     log = looks.howdah("logs", job.job_id).stdout
     count = int(log.partition("token files:")[2].split()[0])

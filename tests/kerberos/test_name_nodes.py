@@ -50,7 +50,7 @@ def pair(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_job_saves_on_when_the_other_name_node_serves(pair: Cluster, tmp_path: Path) -> None:
     """With a ticket: of two NameNodes the other one serves in the middle of a job, by an administrator's order and then
     because the first one is killed. The job trains on and saves its checkpoints, with a token of their nameservice."""
@@ -71,7 +71,7 @@ def test_a_job_saves_on_when_the_other_name_node_serves(pair: Cluster, tmp_path:
     saves_on(alice)
 
     stop.touch()
-    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 90.0)
+    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 150.0)
     assert alice.application()["finalStatus"] == "SUCCEEDED", alice.application()
     job = alice.job()
     ended = alice.howdah("status", job.job_id)

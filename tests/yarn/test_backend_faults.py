@@ -6,6 +6,7 @@ The cluster's nodes forget their containers when they restart, as YARN's do by d
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,7 +37,7 @@ def nodes(hadoop_module_cluster: MakeCluster) -> Cluster:
         node_managers=2,
         labels=False,
         gpus="none",
-        node_expiry_ms=3000,
+        node_expiry_ms=10_000,
         properties={
             "yarn.nodemanager.recovery.enabled": "false",
             "yarn.resourcemanager.connect.max-wait.ms": "2000",
@@ -74,7 +75,7 @@ async def running(
             yield coordinator, container, f"nodemanager{number}", pids
     finally:
         for pid in pids:
-            if psutil.pid_exists(pid):
+            with contextlib.suppress(psutil.Error):
                 psutil.Process(pid).kill()
         await harness.close()
 

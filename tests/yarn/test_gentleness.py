@@ -87,7 +87,7 @@ def number(job: YarnJob) -> int:
     return int(job.application_id.rpartition("_")[2])
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_jobs_that_wait_for_their_masters_ask_seldom_and_use_up_no_application_ids(
     yarn: Yarn,
 ) -> None:
@@ -104,7 +104,7 @@ def test_jobs_that_wait_for_their_masters_ask_seldom_and_use_up_no_application_i
     watchers.join()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_a_master_that_waits_for_containers_asks_seldom(yarn: Yarn) -> None:
     memory = sum(node["availMemoryMB"] for node in yarn.cluster.nodes())
     text = f'command = "sleep 600"\n[roles.worker]\nmemory = "{memory * 2 // 3}m"'

@@ -109,7 +109,7 @@ def test_a_stopped_job_is_a_killed_application_and_leaves_nothing(yarn: Yarn) ->
     job.handle.stop("enough")
     assert job.wait().outcome == "stopped"
     assert job.until_application("FINISHED")["finalStatus"] == "KILLED"
-    until(lambda: not job.processes(), "nothing of it is left", 10.0)
+    until(lambda: not job.processes(), "nothing of it is left")
 
 
 def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
