@@ -174,23 +174,30 @@ class _Filling:
                 if target.is_dir():
                     self._folders.append((parts, source))
             return
-        with contextlib.suppress(FileExistsError):
+        try:
             if not (stat.S_ISREG(status.st_mode) and room and self._copied(source, target, status)):
                 target.symlink_to(_target(source, status, len(parts)))
             self.made.add("/".join(parts))
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            if os.path.lexists(source):
+                raise  # or it went away meanwhile
 
     def _copied(self, source: Path, target: Path, status: os.stat_result) -> bool:
         size = status.st_size
         if size > COPIED_BYTES or self._bytes + size > MOST_BYTES or self._copies == MOST_COPIES:
             return False
-        if not os.access(source, os.R_OK):
+        try:
+            readable = os.open(source, os.O_RDONLY)
+        except PermissionError:
             return False
         self._bytes += size
         self._copies += 1
         mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
-        with open(source, "rb") as old:
-            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-            with open(descriptor, "wb") as new:
+        with open(readable, "rb") as old:
+            writable = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            with open(writable, "wb") as new:
                 new.write(old.read())
         # Compiled modules are valid as long as their source has the time it had.
         os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -111,6 +111,37 @@ def test_a_folder_that_is_removed_meanwhile_is_left_out_and_the_rest_is_put_ther
     assert (tmp_path / "task/train.py").is_file() and (tmp_path / "task/pkg/model.py").is_file()
 
 
+@pytest.mark.parametrize("as_it_is", ["looked at", "opened"])
+def test_a_file_that_is_removed_meanwhile_is_left_out_and_the_rest_is_put_there(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch, as_it_is: str
+) -> None:
+    passing = {source / "train.py.swp", source / "pkg/model.py.swp"}
+    for path in passing:
+        path.write_text("of an editor")
+    lstat, os_open = Path.lstat, os.open
+
+    def looked_at(path: Path) -> os.stat_result:
+        status = lstat(path)
+        if path in passing:
+            path.unlink()
+        return status
+
+    def opened(path: Any, *args: int) -> int:
+        if path in passing:
+            path.unlink()
+        return os_open(path, *args)
+
+    if as_it_is == "opened":
+        monkeypatch.setattr(os, "open", opened)
+    else:
+        monkeypatch.setattr(Path, "lstat", looked_at)
+    made = make(tmp_path / "task", source, [])
+    assert not [path for path in passing if path.exists()]
+    assert made == {"train.py", "pkg/model.py", "checkpoints/old"}
+    assert all((tmp_path / "task" / name).is_file() for name in made)
+    assert not list((tmp_path / "task").glob("**/*.swp"))
+
+
 def test_folders_outside_the_working_folder_are_left_alone(tmp_path: Path, source: Path) -> None:
     task = tmp_path / "task"
     make(task, source, ["/elsewhere/x", "../up", "."])
