@@ -16,6 +16,7 @@ from howdah.agent.children import Helper, HelperProblem, module
 from howdah.agent.container import ContainerContext
 from howdah.core.messages import Made, Task
 from howdah.storage import layout
+from howdah.storage.folders import has_files
 from howdah.wire.messages import Mirror, Prepare, Start
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -196,7 +197,7 @@ class OutputCopies:
 
     def _has_files(self, folder: str) -> bool:
         path = self._path(folder)
-        return path.is_file() or workfolder.has_files(path)
+        return path.is_file() or has_files(path)
 
     def _path(self, folder: str) -> Path:
         return workfolder.place(self._container.task, folder)
@@ -259,7 +260,7 @@ class FolderMirror:
     def wanted(self) -> bool:
         """Whether there may be something to push at the end."""
         mirror = self._start.mirror
-        return mirror is not None and mirror.way == "push" and workfolder.has_files(mirror.folder)
+        return mirror is not None and mirror.way == "push" and has_files(mirror.folder)
 
     async def save(self, limit_s: float) -> None:
         """Push what came last, for so long; to be cancelled when there is less time."""
@@ -289,7 +290,7 @@ class FolderMirror:
 
     async def _keep(self, mirror: Mirror, folder: Path) -> None:
         pushes = mirror.way == "push"
-        while pushes and not workfolder.has_files(folder) and not self._over.is_set():
+        while pushes and not has_files(folder) and not self._over.is_set():
             await self._sleep(_LOOK_S)
         spec = {"folder": mirror.folder, "place": mirror.place}
         spec |= {"job_dir": self._container.job_dir_of(mirror.place)}

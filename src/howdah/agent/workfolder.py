@@ -119,11 +119,6 @@ def place(task: Path, folder: str) -> Path:
     return Path(os.path.normpath(task / folder))
 
 
-def has_files(folder: str | Path) -> bool:
-    """Whether there is a file in the folder or below."""
-    return any(files for _, _, files in os.walk(folder))
-
-
 def _parts(folder: str) -> tuple[str, ...]:
     """Empty for one that is not inside the working folder."""
     parts = PurePath(os.path.normpath(folder)).parts

@@ -27,6 +27,7 @@ from howdah.storage.checkpoints.versions import CheckpointProblem
 from howdah.storage.confined_paths import open_beneath
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.files import PRIVATE_FOLDER
+from howdah.storage.folders import files_below
 from howdah.storage.stores.destinations import Destination, is_hidden, open_destination
 
 _PIECE_BYTES = 4 << 20
@@ -52,9 +53,8 @@ class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
 class Pusher:
     """Takes what comes to a local folder to a place."""
 
-    def __init__(
-        self, folder: Path, place: Destination, patterns: Sequence[str] = ("**/*",)
-    ) -> None:
+    def __init__(self, folder: Path, place: Destination, patterns: Sequence[str] = ()) -> None:
+        """``patterns`` are those of `Path.glob`; without any, all files below are taken."""
         self._folder = folder
         self._place = place
         self._patterns = patterns
@@ -118,12 +118,12 @@ class Pusher:
 
     def _files(self) -> list[tuple[str, os.stat_result]]:
         found: dict[str, os.stat_result] = {}
-        for pattern in self._patterns:
-            for path in self._folder.glob(pattern):
-                name = path.relative_to(self._folder).as_posix()
-                with contextlib.suppress(OSError):
-                    if not is_hidden(name) and path.is_file():
-                        found[name] = path.stat()
+        paths = [path for pattern in self._patterns for path in self._folder.glob(pattern)]
+        for path in paths if self._patterns else files_below(self._folder):
+            name = path.relative_to(self._folder).as_posix()
+            with contextlib.suppress(OSError):
+                if not is_hidden(name) and path.is_file():
+                    found[name] = path.stat()
         return sorted(found.items())
 
 

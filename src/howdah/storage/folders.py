@@ -42,6 +42,17 @@ class FolderChanged(Exception):
     """A file changed while it was copied; the text names it. Try again once it is finished."""
 
 
+def files_below(folder: str | Path) -> Iterator[Path]:
+    """The files in the folder or below, but for what goes away meanwhile: `Path.rglob` raises then."""
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
+
+
+def has_files(folder: str | Path) -> bool:
+    """Whether there is a file in the folder or below."""
+    return any(files_below(folder))
+
+
 def scan(
     folder: Path, ignore: Iterable[str] = (), left_out: dict[str, str] | None = None
 ) -> dict[str, Signature]:

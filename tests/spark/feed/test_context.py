@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +116,25 @@ def test_without_wiring_there_is_a_context_and_no_feed(
         return ctx.absolute_path("data")
 
     assert run(train, None, {}) == f"file://{tmp_path}/data"
+
+
+def test_a_folder_that_leaves_the_checkpoints_meanwhile_is_no_trouble(
+    rig: Rig, task_env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unfinished = tmp_path / "checkpoints/tmp-1"
+    unfinished.mkdir(parents=True)
+    monkeypatch.setenv("HOWDAH_CHECKPOINT_DIR", str(tmp_path / "checkpoints"))
+    scandir = os.scandir
+
+    def listed(folder: Any) -> Any:
+        if str(folder) == str(unfinished):
+            shutil.rmtree(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert run(lambda args, ctx: ctx.rank, None, task_env) == 2
+    assert not unfinished.exists()
+    rig.controller.wait(Returned)
 
 
 def test_wiring_that_cannot_be_read_is_named(tmp_path: Path) -> None:

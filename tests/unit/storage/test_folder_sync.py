@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -110,6 +113,25 @@ def test_unfinished_and_hidden_files_stay(here: Path, there: Path) -> None:
     (here / "c").write_text("x")
     Pusher(here, open_destination(str(there))).push()
     assert [path.name for path in there.iterdir()] == ["c"]
+
+
+def test_a_folder_that_is_removed_meanwhile_keeps_nothing_else_from_being_pushed(
+    here: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "passing", "z"):
+        (here / name).mkdir()
+        (here / name / "events").write_text("x")
+    scandir = os.scandir
+
+    def listed(folder: Any) -> Any:
+        if str(folder) == str(here / "passing"):
+            shutil.rmtree(folder)
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", listed)
+    assert Pusher(here, open_destination(str(there))).push() == 2
+    assert not (here / "passing").exists()
+    assert sorted(path.name for path in there.iterdir()) == ["a", "z"]
 
 
 def test_only_what_is_asked_for_is_pushed(here: Path, there: Path) -> None:

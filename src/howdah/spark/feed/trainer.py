@@ -31,6 +31,7 @@ from howdah.spark.feed.messages import (
 )
 from howdah.spark.feed.server import FeedServer
 from howdah.spark.feed.state import FeedState, SharedState
+from howdah.storage.folders import has_files
 from howdah.wire.tls import PeerRole, client_context
 
 WIRING = "HOWDAH_SPARK_WIRING"
@@ -67,7 +68,7 @@ class Trainer:
         self.context = Context(me, wiring, self.feed)
         if wiring is None or secrets is None or me.rank is None:
             return
-        self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
+        self._checkpoint = me.restored is not None or has_files(me.checkpoint_dir)
         self._control = Control(
             wiring.host,
             wiring.port,
@@ -249,10 +250,6 @@ def run(
     """
     with connect(env) as trainer:
         return train(args, trainer.context)
-
-
-def _has_files(folder: Path) -> bool:
-    return any(each.is_file() for each in folder.rglob("*"))
 
 
 def _spill_folder(folder: str) -> Path | None:

@@ -713,7 +713,7 @@ def virtual() -> Iterator[None]:
             (trainer, "Control", _Control),
             (trainer, "FeedServer", _Server),
             (trainer, "client_context", lambda *args: None),
-            (trainer, "_has_files", lambda folder: False),
+            (trainer, "has_files", lambda folder: False),
             (trainer, "traceback", _Traceback),
             (cache.SpillFile, "_descriptor", _descriptor),
         ):
