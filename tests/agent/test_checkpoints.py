@@ -226,6 +226,33 @@ async def test_what_a_killed_program_was_writing_is_not_saved_by_a_watcher_that_
         assert [path.name for path in (tmp_path / "store").glob("0*")] == [saved.name]
 
 
+async def test_what_a_killed_program_was_writing_is_not_saved_while_others_of_its_task_end(
+    tmp_path: Path,
+) -> None:
+    settle_s = 2.0
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare(checkpoint=settings(tmp_path, settle_s=settle_s))
+        torn = (
+            "import os, signal\n"
+            "def die(*_):\n"
+            " f = open('checkpoints/step', 'w'); f.write('torn'); f.flush()\n"
+            " os.kill(os.getpid(), signal.SIGKILL)\n"
+            "signal.signal(signal.SIGTERM, die)\n" + FOREVER
+        )
+        slow = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FOREVER
+        await rig.start(chief(torn), python(slow))
+        await until(lambda: agent.log().count(b"up") == 2)
+        rig.tell_stop(grace_s=600, save_s=60)
+        file = tmp_path / "containers/c1/task/checkpoints/step"
+        await until(file.exists)
+        await until(lambda: time.time() > file.stat().st_ctime + 2 * settle_s)
+        rig.tell_stop(grace_s=0, save_s=60)
+        await rig.exit()
+        assert not [m for m in rig.heard if isinstance(m, CheckpointSaved)]
+        assert not list((tmp_path / "store").glob("0*"))
+
+
 async def test_a_watcher_that_dies_is_noted_and_replaced(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()

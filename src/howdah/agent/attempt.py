@@ -265,7 +265,9 @@ class Attempt:
         if self._stop.done():
             raise _Ended(_dropped())
         start = self._start.result()
-        self._run = ProgramRun(self._container, start, self._ready, self._newest_line)
+        self._run = ProgramRun(
+            self._container, start, self._ready, self._newest_line, self._checkpoints.killed
+        )
         self.phase = HeldPhase.RUNNING
         mirror = FolderMirror(self._container, start)
         async with self._checkpoints.watching(start), mirror.running():
@@ -362,9 +364,7 @@ class Attempt:
         if limit_s > 0:
             if self._checkpoints.wanted:
                 ended_at = time.time() - (self._loop.time() - run.ended_at)
-                works.append(
-                    self._checkpoints.save(limit_s, clean=run.ended_cleanly, ended_at=ended_at)
-                )
+                works.append(self._checkpoints.save(limit_s, kills=run.kills, ended_at=ended_at))
             if self._outputs.wanted:
                 works.append(self._outputs.save(limit_s))
             if mirror.wanted:

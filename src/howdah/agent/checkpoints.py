@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -171,22 +171,28 @@ class Checkpoints:
     def saved(self) -> None:
         """The program says that it has just completed one."""
         if self._watcher is not None:
-            self._watcher.tell(f"publish {time.time():.6f}")
+            self._watcher.tell(f"publish {_moment(time.time())}")
+
+    def killed(self, kills: Sequence[float]) -> None:
+        """Programs were killed at these moments; others may still run."""
+        if self._watcher is not None:
+            self._watcher.tell(" ".join(["killed", *map(_moment, kills)]))
 
     @property
     def wanted(self) -> bool:
         """Whether there may be something to save at the end."""
         return self._watching is not None
 
-    async def save(self, limit_s: float, *, clean: bool, ended_at: float) -> None:
+    async def save(self, limit_s: float, *, kills: Sequence[float], ended_at: float) -> None:
         """Save what is left to be saved, for so long; to be cancelled when there is less time.
 
-        Unless the programs ended by themselves (``clean``), a file may have been torn in the
-        writing: then only what had been left alone for a while before their end is saved.
-        ``ended_at``: when that was, seconds since the epoch.
+        Unless the programs ended by themselves, a file may have been torn in the writing: then only
+        what had been left alone for a while before each of the ``kills`` is saved.
+        ``ended_at``: when the last process had ended, seconds since the epoch, as all moments.
         """
         assert self._watching is not None
-        self._last = f"{'finish' if clean else 'end'} {limit_s:.3f} {ended_at:.6f}"
+        word = "end" if kills else "finish"
+        self._last = " ".join([word, f"{limit_s:.3f}", *map(_moment, (ended_at, *kills))])
         self._ending.set()
         self._tell_last()
         await asyncio.wait({self._watching})
@@ -290,6 +296,10 @@ class Checkpoints:
             document["given"] = self._container.write_private("given.json", given)
             document["without"] = (prepare.outputs or {}).get("folders", ())
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))
+
+
+def _moment(moment: float) -> str:
+    return f"{moment:.6f}"
 
 
 def _rank(start: Start) -> int | None:

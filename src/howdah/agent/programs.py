@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -69,15 +70,25 @@ class Program:
         self.source = source
         self.asked = False
         """It was still running when the agent began to end the attempt."""
+        self.killed_at: float | None = None
+        """When it was found killed, seconds since the epoch."""
 
 
 class Programs:
     """All of one attempt's."""
 
-    def __init__(self, children: Children, forwarder: LogForwarder, folder: Path) -> None:
+    def __init__(
+        self,
+        children: Children,
+        forwarder: LogForwarder,
+        folder: Path,
+        killed: Callable[[Sequence[float]], object] = lambda kills: None,
+    ) -> None:
+        """``killed`` is called with `kills` whenever there are more."""
         self._children = children
         self._forwarder = forwarder
         self._folder = folder
+        self._killed = killed
         self._programs: list[Program] = []
         self._ended: list[Program] = []
         self.changed: asyncio.Event = asyncio.Event()
@@ -124,9 +135,18 @@ class Programs:
     def note_ends(self) -> None:
         """Take note of those that have ended since; called whenever children have."""
         for program in self._programs:
-            if program.child.status is not None and program not in self._ended:
+            status = program.child.status
+            if status is not None and program not in self._ended:
                 self._ended.append(program)
                 self.changed.set()
+                if not 0 <= status < 128:
+                    program.killed_at = time.time()
+                    self._killed(self.kills)
+
+    @property
+    def kills(self) -> list[float]:
+        """When programs were killed, seconds since the epoch: what they were writing may be torn."""
+        return [each.killed_at for each in self._ended if each.killed_at is not None]
 
     def asked_to_end(self) -> None:
         """From now on an end is what the agent wanted."""

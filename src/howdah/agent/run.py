@@ -85,7 +85,9 @@ class ProgramRun:
         start: Start,
         ready: Ready,
         newest_line: NewestLine | None = None,
+        killed: Callable[[Sequence[float]], object] = lambda kills: None,
     ) -> None:
+        """``killed``: see `howdah.agent.programs.Programs`."""
         self._container = container
         self._start = start
         self._ready = ready
@@ -100,7 +102,7 @@ class ProgramRun:
         )
         self._newest_line = newest_line
         self._forwarder = LogForwarder(self._log, self._log_has_grown, newest_line)
-        self._programs = Programs(container.children, self._forwarder, container.task)
+        self._programs = Programs(container.children, self._forwarder, container.task, killed)
         children, marker, own = container.children, container.marker, container.own_pids
         self._tree = ProcessTree(children, marker, lambda: {*own(), *container.execs.pids})
         # Commands beside the programs end with them.
@@ -138,9 +140,9 @@ class ProgramRun:
         return self._reported.step
 
     @property
-    def ended_cleanly(self) -> bool:
-        """Every program ended by itself: what it was writing is written."""
-        return all(0 <= program.status < 128 for program in self._programs.ends())
+    def kills(self) -> list[float]:
+        """When programs were killed, seconds since the epoch; empty if each ended by itself."""
+        return self._programs.kills
 
     def processes(self) -> list[list[int]]:
         return group(self._tree.look(), self.pids)

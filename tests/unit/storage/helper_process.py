@@ -15,7 +15,7 @@ import msgspec
 
 from howdah.storage.checkpoints.versions import CheckpointSpec
 
-DEADLINE_S = 20.0
+DEADLINE_S = 45.0
 
 
 class Helper:

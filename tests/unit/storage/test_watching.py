@@ -93,13 +93,13 @@ def until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def wait_for_another_moment(file: Path) -> None:
-    """Until a change of the file is later than its last one, by the clock of its file system."""
-    before, other = file.stat().st_ctime_ns, file.with_suffix(".tmp")
+def wait_for_another_moment(file: Path, moment: float) -> None:
+    """Until a change of the file is later than that moment, by the clock of its file system."""
+    other = file.with_suffix(".tmp")
 
     def later() -> bool:
         other.write_text("")
-        return other.stat().st_ctime_ns > before
+        return other.stat().st_ctime > moment + 1e-6  # lines have no more digits than that
 
     until(later)
 
@@ -182,8 +182,9 @@ def test_a_program_that_saves_again_before_each_upload_is_over_is_saved_from_a_c
     with watched(own, reports):
         save()
         until(lambda: saved(reports))
-    (version,) = set(versions(spec))
-    assert (Path(spec.store) / version / "model").read_text().startswith("step ")
+    assert versions(spec)
+    for version in versions(spec):
+        assert (Path(spec.store) / version / "model").read_text().startswith("step ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
@@ -206,12 +207,11 @@ def test_a_file_open_for_writing_is_waited_for(
 def test_a_file_that_stays_open_delays_saving_only_for_a_while(
     start: Callable[..., Helper], folder: Path
 ) -> None:
-    helper = start(settle_s=0.05)
     with (folder / "train.log").open("w") as file:
         file.write("epoch 1\n")
         file.flush()
         (folder / "model").write_text("weights")
-        said = helper.says()
+        said = start(settle_s=0.05).says()
         assert said is not None
         assert said["files"] == 2
 
@@ -288,8 +288,8 @@ def test_files_that_were_quiet_when_the_program_was_killed_are_saved(
     start: Callable[..., Helper], folder: Path, how: str
 ) -> None:
     (folder / "model").write_text("whole")
+    time.sleep(0.4)  # quiet
     helper = start(settle_s=0.3)
-    time.sleep(0.4)  # quiet, and perhaps noticed by the watcher already
     if how == "SIGTERM":
         wait_for_watch(helper)
         helper.process.send_signal(signal.SIGTERM)
@@ -327,7 +327,7 @@ def test_a_file_that_was_open_until_the_kill_is_not_saved(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as program,
-        watched(spec, reports) as tell,
+        watched(msgspec.structs.replace(spec, settle_s=1.0), reports) as tell,
     ):
         assert seen.wait(DEADLINE_S), "it has been quiet long enough, but is open"
         program.kill()
@@ -335,6 +335,42 @@ def test_a_file_that_was_open_until_the_kill_is_not_saved(
         tell.close()
     assert reports == []
     assert versions(spec) == []
+
+
+def test_a_file_that_a_kill_has_closed_is_not_taken_for_finished(
+    folder: Path, spec: CheckpointSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watcher may look between a program's death and the agent's word of it."""
+    closed, writers = threading.Event(), iter(["model"])
+
+    def look(*_: Any) -> str | None:
+        if (name := next(writers, None)) is None:
+            closed.set()
+        return name
+
+    monkeypatch.setattr(watching, "written_now", look)
+    with watched(msgspec.structs.replace(spec, settle_s=1.0), []) as tell:
+        (folder / "model").write_text("half")
+        assert closed.wait(DEADLINE_S)
+        tell.close()
+    assert versions(spec) == []
+
+
+@pytest.mark.parametrize(("which", "kept"), [("first", []), ("none", ["000001"])])
+def test_what_the_first_of_several_kills_tore_is_not_saved(
+    folder: Path, spec: CheckpointSpec, which: str, kept: list[str]
+) -> None:
+    """The others wrote on for a while, which is no proof that it is whole."""
+    (folder / "model").write_text("torn" if which == "first" else "whole")
+    killed = time.time()
+    wait_for_another_moment(folder / "model", killed)
+    if which == "none":
+        (folder / "model").write_text("written by another program, after the first kill")
+    (folder / "log").write_text("written by another program")
+    changed = (folder / "log").stat().st_ctime
+    with watched(msgspec.structs.replace(spec, settle_s=3600.0), []) as tell:
+        tell.write(f"end 60 {changed + 7200:.6f} {killed:.6f} {changed + 7200:.6f}\n".encode())
+    assert versions(spec) == kept
 
 
 @pytest.fixture
@@ -412,8 +448,9 @@ def test_what_was_said_to_be_complete_before_the_next_was_begun_is_not_taken_for
         tell.write(b"publish\n")
         assert begun.wait(DEADLINE_S)
         (folder / "model").write_text("second")
-        tell.write(f"publish {time.time():.6f}\n".encode())
-        wait_for_another_moment(folder / "model")
+        said = time.time()
+        tell.write(f"publish {said:.6f}\n".encode())
+        wait_for_another_moment(folder / "model", said)
         (folder / "model").write_text("torn")
         go_on.set()
         assert looked.wait(DEADLINE_S)
@@ -462,7 +499,7 @@ def test_a_killed_watcher_leaves_no_half_version(
     start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
 ) -> None:
     for number in range(20):
-        (folder / f"part-{number}").write_bytes(os.urandom(2_000_000))
+        (folder / f"part-{number}").write_bytes(os.urandom(500_000))
     helper = start()
     store = Path(spec.store)
     until(lambda: store.exists() and any(store.iterdir()))
@@ -555,6 +592,7 @@ def test_a_store_that_does_not_come_back_within_the_limit_is_reported(
     reports: list[Any] = []
     with watched(away, reports) as tell:
         (folder / "model").write_text("step 500")
+        until(lambda: problems(reports))
         tell.write(b"finish 2\n")
     assert saved(reports) == []
     first, last = problems(reports)
@@ -653,7 +691,7 @@ def test_a_folder_that_is_never_quiet_is_reported(
 ) -> None:
     monkeypatch.setattr(watching, "RESTLESS_S", 0.3)
     reports: list[Any] = []
-    with watched(spec, reports) as tell:
+    with watched(msgspec.structs.replace(spec, settle_s=60.0), reports) as tell:
         until(lambda: (folder / "train.log").write_text(str(time.time())) and reports)
         tell.write(b"finish\n")
     assert "train.log" in reports[0].problem

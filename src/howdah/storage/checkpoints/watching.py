@@ -6,9 +6,13 @@ The watcher is told by lines on its standard input:
     the program said then that it had completed a checkpoint: save without waiting for quiet;
 ``finish <seconds> <moment>``
     the programs ended by themselves then: save what is there, and end;
-``end <seconds> <moment>``
-    the programs were killed then: a file they had just been writing may be torn, so save only what
-    had been quiet for ``settle_s``, or what is kept of an earlier sound state, and end;
+``killed <moment>...``
+    programs were killed then, while others of the task still run: files that had not been quiet for
+    ``settle_s`` before one of these moments may be torn, so save nothing while there are any;
+``end <seconds> <moment> <moment>...``
+    programs were killed, at each of these moments but the first, when the last of their processes had
+    ended: a file they had just been writing may be torn, so save only what had been quiet for
+    ``settle_s`` before each of the moments, or what is kept of an earlier sound state, and end;
 end of file, or SIGTERM
     the agent died: the same, with one try.
 
@@ -72,6 +76,7 @@ class RequestKind(enum.Enum):
     """What the watcher is asked for."""
 
     PUBLISH = "publish"
+    KILLED = "killed"
     FINISH = "finish"
     END = "end"
 
@@ -93,6 +98,8 @@ class Requests:
     """Requests from a pipe and SIGTERM, waited for with a time limit."""
 
     def __init__(self, source: int) -> None:
+        self.kills: tuple[float, ...] = ()
+        """When programs were killed, as far as was read."""
         self._source = source
         self._rest = b""
         self._publish: float | None = None
@@ -126,7 +133,8 @@ class Requests:
             return last._replace(at=at, complete_at=publish or 0.0)
         if publish is None:
             return None
-        return WatchRequest(RequestKind.PUBLISH, at=0.0 if waited_for else publish)
+        just_now = waited_for and not self.kills
+        return WatchRequest(RequestKind.PUBLISH, at=0.0 if just_now else publish)
 
     def close(self) -> None:
         os.close(self._signals)
@@ -150,8 +158,11 @@ class Requests:
                 kind, numbers = RequestKind(word), [float(each) for each in rest]
                 if kind is RequestKind.PUBLISH:
                     self._publish = numbers[0] if numbers else 0.0
+                elif kind is RequestKind.KILLED:
+                    self.kills = tuple(numbers)
                 elif self._last is None:
                     self._last = WatchRequest(kind, *numbers[:2])
+                    self.kills = (*self.kills, *numbers[2:])
         if not data and self._last is None:
             self._last = WatchRequest(RequestKind.END)
 
@@ -192,7 +203,9 @@ class _Watch:
         self._turn_at: float | None = None
         """When it is this task's turn, unless one of a lower rank says so before."""
         self._open_file: str | None = None
-        """A file of `_tree` that was open for writing when last looked."""
+        """A file of `_tree` that was open for writing when last looked, or less than ``settle_s`` before."""
+        self._closed_at: float | None = None
+        """When it was first seen closed."""
 
     def run(self) -> None:
         pause_s = 0.0
@@ -214,7 +227,8 @@ class _Watch:
 
     def _look(self, tree: Tree, now: float, *, prompt: bool) -> None:
         if tree != self._tree:
-            self._tree, self._quiet_since, self._open_file = tree, now, None
+            self._tree, self._quiet_since = tree, now
+            self._open_file = self._closed_at = None
         uploader = self._open(now)
         changed = uploader.changed(tree) if uploader is not None else bool(tree)
         if self._outdated or not changed:
@@ -232,7 +246,7 @@ class _Watch:
                 self._try(uploader)
             if self._refusing and tree != self._kept and local_fallback.keep(self._spec, tree):
                 self._kept = tree
-        waits = self._restless_since is not None and not self._refusing
+        waits = self._restless_since is not None and not self._refusing and not self._requests.kills
         if waits and not self._restless_told and now - self._restless_since > RESTLESS_S:
             self._restless_told = True
             self._report(
@@ -256,12 +270,27 @@ class _Watch:
 
     def _settled(self, now: float) -> bool:
         quiet_s = now - self._quiet_since
-        if quiet_s < self._needed_s(now):
+        if quiet_s < self._needed_s(now) or self._torn_by_a_kill(self._tree):
             return False
         if quiet_s >= OPEN_FACTOR * self._spec.settle_s:
             return True
-        self._open_file = written_now(self._folder, self._tree)
+        if (file := written_now(self._folder, self._tree)) is not None:
+            self._open_file, self._closed_at = file, None
+        elif self._open_file is not None:
+            # A kill may have closed it, which the agent says a moment later if it has not said so yet.
+            self._closed_at = self._closed_at or now
+            if now - self._closed_at >= self._spec.settle_s and not self._requests.kills:
+                self._open_file = self._closed_at = None
         return self._open_file is None
+
+    def _torn_by_a_kill(self, tree: Tree) -> bool:
+        """Whether a program was killed so soon after a change of a file that it may have been writing it.
+
+        Each file counts: what programs that lived on wrote later says nothing of the others.
+        """
+        changes = [signature.ctime_ns / 1e9 for signature in tree.values()]
+        kills, settle_s = self._requests.kills, self._spec.settle_s
+        return any(0 <= kill - change < settle_s for kill in kills for change in changes)
 
     def _restless_file(self) -> str:
         return max(self._tree, key=lambda name: self._tree[name].ctime_ns, default="")
@@ -425,6 +454,6 @@ class _Watch:
         changed = last_change(tree)
         if changed <= end.complete_at:
             return False
-        if changed > end.at - self._spec.settle_s:
+        if changed > end.at - self._spec.settle_s or self._torn_by_a_kill(tree):
             return True
         return self._open_file is not None and tree == self._tree
