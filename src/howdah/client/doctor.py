@@ -258,8 +258,14 @@ def _py_spy() -> Iterator[DoctorFinding]:
         )
         return
     # A child of ours that sleeps stands for a task beside the agent that takes its stacks.
-    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    sleeper = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
     try:
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()  # or py-spy may meet an interpreter that has not begun
         dump = subprocess.run(
             [tool, "dump", "--pid", str(sleeper.pid)], capture_output=True, text=True, timeout=15
         )

@@ -83,6 +83,22 @@ def test_a_gpu_that_cannot_be_used_is_a_warning_and_hides_no_other(
     assert found["GPU 0"].text == "can't be used: GPU is lost"
 
 
+def test_stacks_are_tried_of_an_interpreter_that_has_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """py-spy cannot look into one before that, as on a slow file system; that is no lack of rights."""
+    begun = tmp_path / "begun"
+    scripts = {
+        "python": f'sleep 0.5\ntouch {begun}\nexec {sys.executable} "$@"\n',
+        "py-spy": f"test -e {begun}\n",
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert examine()["py-spy"].health is Health.FINE
+
+
 def test_uv_is_looked_for_where_environments_would_be_built_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

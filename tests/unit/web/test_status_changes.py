@@ -86,6 +86,18 @@ def test_a_new_reader_gets_everything_and_then_only_changes(
     assert second.tasks == [{"task": "worker:1", "state": "running", "attempt": 1}]
 
 
+def test_one_pause_of_the_machine_does_not_stop_the_page_for_a_minute(
+    job: FakeJob, clock: Clock
+) -> None:
+    times = iter([0.0, 3.0, 8.1, 8.1])
+    board = StatusChanges(job, clock, lambda: next(times))
+    board.refresh()
+    version = board.version
+    job.task("worker:1", state="running")
+    board.refresh()
+    assert board.version != version
+
+
 def test_nothing_changed_makes_no_new_version(board: StatusChanges) -> None:
     board.refresh()
     version = board.version

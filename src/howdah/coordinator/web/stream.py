@@ -36,6 +36,8 @@ HISTORY = 120
 
 MIN_INTERVAL_S = 0.1
 """The document is not made more often than this, and takes at most a twentieth of the time."""
+MAX_INTERVAL_S = 5.0
+"""Nor less often, while somebody looks: what took long may have been a pause of the whole machine."""
 
 _COST_FACTOR = 20.0
 _JOB_FIELDS = tuple(name for name in JobView.__struct_fields__ if name != "tasks")
@@ -103,7 +105,8 @@ class StatusChanges:
         self._take(view, self._clock())
         self._view = view
         self._made_at = self._timer()
-        self._interval_s = max(MIN_INTERVAL_S, (self._made_at - began) * _COST_FACTOR)
+        cost_s = (self._made_at - began) * _COST_FACTOR
+        self._interval_s = min(max(MIN_INTERVAL_S, cost_s), MAX_INTERVAL_S)
 
     def patch(self, since: str) -> StatusPatch | None:
         """What changed since a version; None if nothing did, everything if it is not known."""
