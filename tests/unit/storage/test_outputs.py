@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -103,6 +105,28 @@ def test_an_attempt_that_was_frozen_while_it_copied_replaces_nothing_more(
     with pytest.raises(Outdated):
         frozen.put(base / "results/a.csv", "results/a.csv")
     assert content(place, "results/a.csv") == "later"
+
+
+def test_an_attempt_is_cut_off_though_its_folder_in_the_store_cannot_be_removed(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when it makes a file there just then, or where NFS keeps one that it has open."""
+    store = str(tmp_path / "store")
+    frozen = open_destination(store, attempt=1)
+    later = tmp_path / "later"
+    later.write_text("later")
+
+    def not_empty(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", not_empty)
+        open_destination(store, attempt=2).put(later, "results/a.csv")
+    with pytest.raises(Outdated):
+        frozen.put(base / "results/a.csv", "results/a.csv")
+    assert content(store, "results/a.csv") == "later"
+    open_destination(store, attempt=3)
+    assert {path.name for path in Path(store).iterdir()} == {".attempt-3", "results"}
 
 
 def test_a_store_that_comes_back_gets_what_it_did_not_take(base: Path, tmp_path: Path) -> None:

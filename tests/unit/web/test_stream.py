@@ -166,7 +166,8 @@ def test_streams_end_with_a_goodbye_when_the_server_closes() -> None:
         assert time.monotonic() - began < 5
 
 
-def test_the_end_of_the_job_is_told_before_the_goodbye() -> None:
+def test_the_end_of_the_job_is_told_before_the_goodbye(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("howdah.coordinator.web.stream.LAST_LINES_S", 0.2)
     served = Served(FakeJob())
     served.start()
     with served.stream(f"{STREAM}?log=worker:0") as events:

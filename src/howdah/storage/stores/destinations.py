@@ -2,7 +2,7 @@
 
 **Fencing.** A place opened for an attempt is that attempt's until a later one opens it. What says so
 is a folder in it, ``.attempt-<number>``; a new file is made in there and renamed. A later attempt
-removes it, so that a writer that was cut off or frozen at any moment has nothing to rename any more.
+takes it away, so that a writer that was cut off or frozen at any moment has nothing to rename any more.
 Not guaranteed: on stores without renames (fsspec URLs), where the mark is looked at before each
 file, a writer may finish the file it has begun.
 """
@@ -23,6 +23,8 @@ from howdah.storage.files import make_private_folder
 from howdah.storage.hdfs import is_hdfs
 
 _MARK = re.compile(r"\.attempt-(\d+)")
+_GONE = ".gone-"
+"""The folder of an attempt that a later one has followed, while it is removed."""
 _CHUNK_BYTES = 1 << 20
 _RECOVER_S = 15.0
 
@@ -89,7 +91,13 @@ class LocalDestination:
             self._own.mkdir(mode=0o700, exist_ok=True)
             try:
                 for older in _others((entry.name for entry in path.iterdir()), attempt, str(path)):
-                    shutil.rmtree(path / older, ignore_errors=True)
+                    # By its name it is gone at once, whatever its writer does in it meanwhile.
+                    with contextlib.suppress(FileNotFoundError):
+                        (path / older).rename(path / f"{_GONE}{secrets.token_hex(4)}")
+                for gone in path.glob(f"{_GONE}*"):
+                    shutil.rmtree(
+                        gone, ignore_errors=True
+                    )  # what is left of it, the next one removes
             except Outdated:
                 shutil.rmtree(self._own, ignore_errors=True)
                 raise
