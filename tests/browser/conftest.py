@@ -45,7 +45,9 @@ def browser() -> Iterator[Browser]:
     executable = find_chromium()
     expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
+        running = playwright.chromium.launch(
+            executable_path=executable, args=ARGUMENTS, timeout=120_000
+        )
         yield running
         running.close()
 

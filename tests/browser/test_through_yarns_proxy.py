@@ -356,8 +356,10 @@ def test_the_portal_has_its_page_while_it_runs_and_afterwards_from_hdfs(
         # The command line knows the same.
         assert urlsplit(howdah("page", shown.job.job_id).text).port == urlsplit(shown.own).port
         until(
-            lambda: "MEMORY" in howdah("metrics", shown.job.job_id, "worker:0").text,
-            "measurements come to HDFS",
+            lambda: (
+                howdah("metrics", shown.job.job_id, "worker:0", "--csv").text.count("worker:0") > 3
+            ),
+            "four measurements come to HDFS",
         )
         page.get_by_role("button", name="Stop", exact=True).click()
         page.locator("#stop-reason").fill("seen enough")
@@ -419,6 +421,7 @@ def test_a_portal_removes_an_ended_job_from_hdfs_as_its_owner(
     """Removes the job: what needs it comes before."""
     shown.job.handle.stop("seen enough")
     assert shown.job.wait().outcome == "stopped"
+    shown.job.until_application("FINISHED")
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     with team_portal(directory, tmp_path, "--prune-older-than", "0s") as (team, _):

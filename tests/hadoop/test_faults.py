@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import urllib.error
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -14,15 +15,23 @@ from tests.hadoop.errors import ClusterError
 from tests.hadoop.leftovers import leftovers, processes
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.polling import wait
+from tests.yarn.runner import make_whole
 
 pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
-def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+def whole(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         resource_managers=2, node_expiry_ms=60_000, master_expiry_ms=600_000
     )
+
+
+@pytest.fixture
+def cluster(whole: Cluster) -> Iterator[Cluster]:
+    """A test that failed half-way is not to fail those that come after it."""
+    yield whole
+    make_whole(whole)
 
 
 def _running(cluster: Cluster) -> tuple[str, int]:

@@ -21,6 +21,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 from tests.hdfs.conftest import folder
 from tests.hdfs.test_replica import brought, write
+from tests.yarn.runner import make_whole
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -33,7 +34,11 @@ def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
 @pytest.fixture
 def own_url(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf_dir))
-    yield from folder(cluster)
+    for place in folder(cluster):
+        yield place
+        # A test that failed half-way is not to fail those that come after it.
+        make_whole(cluster)
+        cluster.set_read_only(False)
 
 
 def waits(

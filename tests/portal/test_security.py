@@ -354,7 +354,9 @@ def chromium(shown: Shown) -> Iterator[Browser]:
     )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=find_chromium(), args=[*ARGUMENTS, f"--host-resolver-rules={rules}"]
+            executable_path=find_chromium(),
+            args=[*ARGUMENTS, f"--host-resolver-rules={rules}"],
+            timeout=120_000,
         )
         yield browser
         browser.close()

@@ -13,6 +13,8 @@ from pyspark.ml import PipelineModel
 
 from howdah.backends.findings import Health
 from howdah.backends.spark.doctor import examine
+from howdah.backends.spark.facts import read_when_there
+from howdah.backends.spark.sessions import session_of
 from howdah.spark import Cluster
 from howdah.spark.feed.tasks.feeder_client import TrainerConnection, first_word
 from howdah.spark.pipeline import Model
@@ -114,6 +116,7 @@ def test_more_workers_than_slots_are_refused_at_once(standalone_spark: Any) -> N
 
 
 def test_the_doctor_looks_at_the_session_and_into_its_executors(standalone_spark: Any) -> None:
+    read_when_there(session_of(standalone_spark), 2, 60)  # both executors
     found = {each.what: each for each in examine(standalone_spark)}
     assert {each.health for each in found.values()} == {Health.FINE}, found
     assert found["Spark"].text.endswith(standalone_spark.sparkContext.master)
