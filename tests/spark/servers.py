@@ -201,8 +201,13 @@ class Standalone:
 
 def feeders(worker: Server) -> list[psutil.Process]:
     """Python workers of Spark's on that worker, not their parent."""
-    daemons = [each for each in worker.processes() if "pyspark.daemon" in " ".join(each.cmdline())]
-    return [each for each in daemons if each.ppid() in {daemon.pid for daemon in daemons}]
+    parents: dict[psutil.Process, int] = {}
+    for each in worker.processes():
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile
+            if "pyspark.daemon" in " ".join(each.cmdline()):
+                parents[each] = each.ppid()
+    daemons = {each.pid for each in parents}
+    return [each for each, parent in parents.items() if parent in daemons]
 
 
 @contextlib.contextmanager

@@ -30,5 +30,5 @@ def test_interrupting_the_sessions_operations_ends_a_foreground_job(
     job = Started(connect_spark, wait_for, (str(tmp_path / "go"),), slots=Slots.HELD)
     eventually(lambda: len(pids(tmp_path)) == 2, "both run")
     connect_spark.interruptAll()
-    view = job.ended(30)
+    view = job.ended()
     assert view.outcome == "stopped", view.reason

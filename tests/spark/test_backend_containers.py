@@ -40,7 +40,7 @@ def run(folder: Path, test: Callable[[SparkHarness], Awaitable[None]]) -> None:
     async def within() -> None:
         harness = SparkHarness(folder)
         try:
-            async with asyncio.timeout(50):
+            async with asyncio.timeout(150):
                 await test(harness)
         finally:
             await harness.close()

@@ -130,7 +130,7 @@ def test_what_the_application_has_is_read_and_a_job_ends_with_its_session(
     job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
     eventually(lambda: len(pids(tmp_path)) == 1, "it runs")
     standalone_spark.stop()  # the last test of the file
-    view = job.ended(30)
+    view = job.ended()
     assert view.outcome == "stopped" and "the Spark session was stopped" in view.reason
 
 

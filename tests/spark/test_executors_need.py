@@ -15,6 +15,8 @@ from tests.spark.conftest import RunProgram
 from tests.spark.servers import Standalone
 from tests.spark.versions import ROOT, running
 
+pytestmark = pytest.mark.timeout(400)  # an environment is made
+
 PAGE = Path(__file__).parents[2] / "docs" / "install.md"
 PROGRAM = """
 import sys

@@ -187,7 +187,7 @@ def test_a_cluster_whose_slots_never_become_free_is_given_up_and_says_who_may_ha
         with pytest.raises(
             TimeoutError, match="waiting for containers: worker:0, worker:1"
         ) as told:
-            start(spark, count, start_timeout_s=3)
+            start(spark, count, start_timeout_s=20)
         assert "Spark's slots may be taken by other jobs" in str(told.value)
     finally:
         (tmp_path / "go").touch()

@@ -32,7 +32,7 @@ from tests.spark.servers import Standalone, feeders
 
 RANKS = 4
 ROWS = 400
-PATIENCE_S = 60.0
+PATIENCE_S = 100.0
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -231,7 +231,7 @@ def test_a_feed_that_only_some_ranks_ask_for_is_named_when_nothing_moves(
 
     with start(train) as cluster:
         with pytest.raises(FeedError, match=r"name them, ctx\.feed\('validation', ranks=\[0\]\)"):
-            cluster.train(rows(four_slots), validation=rows(four_slots, 100, 3), timeout_s=2)
+            cluster.train(rows(four_slots), validation=rows(four_slots, 100, 3), timeout_s=20)
 
 
 def test_answers_may_be_used_twice_at_once(start: Callable[..., Cluster], four_slots: Any) -> None:
@@ -518,7 +518,8 @@ def test_tasks_that_spark_has_lost_and_that_go_on_bring_no_row(
         before = begun(cluster)
         try:
             for each in lost:
-                each.suspend()
+                with contextlib.suppress(psutil.Error):  # Spark has ended it meanwhile
+                    each.suspend()
             for each in [*map(psutil.Process, forks), *executors]:
                 each.kill()
             eventually(
@@ -561,7 +562,8 @@ def test_a_rank_that_says_nothing_while_tasks_are_run_again_costs_no_row_and_get
         silent.suspend()
         try:
             for each in feeders(two_workers.workers[0]):
-                each.kill()
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
             eventually(lambda: unanswered > 5, "tasks ask again", PATIENCE_S)
         finally:
             silent.resume()

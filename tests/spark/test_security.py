@@ -18,6 +18,8 @@ from howdah.wire.messages import AgentHello, ClientHello
 from tests.spark.conftest import RunProgram
 from tests.spark.servers import Standalone
 
+pytestmark = pytest.mark.timeout(400)
+
 ATTACKS = """
 import json, os
 

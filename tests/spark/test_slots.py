@@ -96,7 +96,7 @@ def test_a_cluster_holds_its_slots_and_lives_and_dies_with_its_executors(
     cluster = Cluster.start(held, slowly_with_notes, str(tmp_path), workers=2)
     try:
         assert "slots=" not in capfd.readouterr().out
-        assert running_tasks(held) == 2
+        eventually("both slots are held", lambda: running_tasks(held) == 2, 30)
         reports: list[Any] = []
         feeding = threading.Thread(
             target=lambda: reports.append(cluster.train(held.range(0, ROWS, 1, 4), align="none"))
@@ -123,7 +123,7 @@ def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
     held: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with Cluster.start(held, count, workers=2) as one:
-        assert running_tasks(held) == 2
+        eventually("both slots are held", lambda: running_tasks(held) == 2, 30)
         with Cluster.start(held, count, workers=2) as two:
             said = capfd.readouterr().out
             assert "the cluster takes 2 of the application's 4 slots and other clusters 2" in said

@@ -67,7 +67,7 @@ def cluster_of(spark: Any, train: Any, args: Any = None) -> Cluster:
 
 
 def wait_for(condition: Any) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     gate = threading.Event()
     while not condition():
         assert time.monotonic() < deadline
@@ -75,7 +75,7 @@ def wait_for(condition: Any) -> None:
 
 
 @pytest.mark.both_sparks
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -89,7 +89,7 @@ def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
         source.add(4, 5, 6)
         wait_for(lambda: stream.report.micro_batches == 3)
         assert stream.active
-        report = stream.stop(60)
+        report = stream.stop(150)
         assert not stream.active and not stream.query.isActive
         assert (report.micro_batches, report.rows, report.dropped) == (3, 6, 0)
         # What comes later is for the next stream, from where this one was.
@@ -97,11 +97,11 @@ def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
         again = cluster.train_stream(
             source.stream(), checkpoint_location=location, trigger={"availableNow": True}
         )
-        assert again.wait(60).rows == 1
+        assert again.wait(150).rows == 1
         assert cluster.results()[0] == [[1, 2], [3], [4, 5, 6], [7]]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
     def let_one_begin(stream: Stream) -> None:
         await_commit(stream)
         source.add(2)
-        assert begun.wait(60)
+        assert begun.wait(150)
 
     monkeypatch.setattr(Stream, "feed", begin)
     monkeypatch.setattr(Stream, "_await_commit", let_one_begin)
@@ -129,7 +129,7 @@ def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
         assert cluster.results() == {0: [[1]]}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_program_that_has_enough_ends_the_stream(spark: Any, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add(1, 777, 2)
@@ -152,7 +152,7 @@ def gather_then_wait(folder: str, ctx: Any) -> Any:
     return seen
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_program_that_has_enough_between_two_micro_batches_ends_the_stream(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -189,7 +189,7 @@ def test_a_program_that_has_enough_between_two_rdds_ends_the_dstream(
         assert cluster.results() == {0: [1]}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_cluster_whose_program_has_enough_takes_no_other_run(spark: Any, tmp_path: Path) -> None:
     with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
         assert not cluster.train(spark.range(1).selectExpr("id as value")).stopped
@@ -198,7 +198,7 @@ def test_a_cluster_whose_program_has_enough_takes_no_other_run(spark: Any, tmp_p
         assert cluster.results() == {0: [0]}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_cluster_whose_program_had_enough_and_returned_takes_no_other_run(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -211,7 +211,7 @@ def test_a_cluster_whose_program_had_enough_and_returned_takes_no_other_run(
         assert cluster.results() == {0: [0]}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
         cluster.stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add(1)
@@ -245,7 +245,7 @@ def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: P
         cluster.stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("saves", [False, True])
 def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_stream(
     spark: Any, tmp_path: Path, saves: bool
@@ -276,7 +276,7 @@ def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_s
         wait_for(lambda: [each.generation for each in cluster.places] == [2])
         source.add(3, 4, 5)
         wait_for(lambda: stream.report.micro_batches == 2)
-        report = stream.stop(60)
+        report = stream.stop(150)
         assert (report.rows, report.repeated, report.forgotten) == (5, 0, 0)
         assert cluster.status().restarts == 1
         assert cluster.results() == {0: 3}
@@ -284,7 +284,7 @@ def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_s
         cluster.stop()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add(1)

@@ -101,8 +101,9 @@ class Cluster:
                 there are too few slots; at once where the settings promise too few.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
             spread: each process gets an executor of its own where there are as many; executors that
-                are still registering are waited for, and it is printed if they are too few (not with
-                ``on_log=None``).
+                are still registering are waited for (``slots_timeout_s``, and no longer than until none
+                has come for 10 s once there are slots enough), and it is printed if they are too few
+                (not with ``on_log=None``).
             resources: pyspark's ResourceProfile for the tasks that start the processes
                 (stage-level scheduling, Spark 4); feeding and other queries keep the session's own.
             resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from howdah.backends.spark import facts
 from howdah.compat.tensorflowonspark import TFCluster
 from howdah.compat.tensorflowonspark.TFCluster import InputMode
+from howdah.spark import Cluster
 from tests.spark import sessions
 from tests.spark.servers import Standalone
 
@@ -23,6 +25,9 @@ CORES = 3
 def growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Standalone]:
     """A master with one worker yet, that has room for all nodes."""
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    # The second worker may take its time on a machine that does other things too.
+    monkeypatch.setattr(facts, "SETTLED_S", 200.0)
+    monkeypatch.setitem(Cluster.start.__func__.__kwdefaults__, "slots_timeout_s", 200.0)
     with Standalone(tmp_path / "standalone", workers=1, cores=CORES) as cluster:
         yield cluster
 

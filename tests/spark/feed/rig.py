@@ -42,7 +42,7 @@ from howdah.wire.frames import encode
 from howdah.wire.tls import PeerRole, certificate_name, client_context, server_context
 
 JOB = "feeding-1"
-DEADLINE_S = 20.0
+DEADLINE_S = 50.0
 
 
 def access(secrets: Path, port: int) -> FeederAccess:

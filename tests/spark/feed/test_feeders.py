@@ -384,7 +384,7 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
     gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that holds Python's lock in a compilation: it may have rows of the partition."""
-    monkeypatch.setattr(feeder_client, "LOST_S", 0.4)
+    monkeypatch.setattr(feeder_client, "LOST_S", 2.0)
     monkeypatch.setattr(control_server, "ANSWER_S", 0.1)
     questions = 0
     how_far = gang.controller._last_offset
@@ -418,7 +418,7 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
     silent = trainers[earlier._go.endpoints[0].rank].feed("train")._state
     with silent.changed:
         later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
-        until(lambda: questions > 5)
+        until(lambda: questions > 12)
     assert later()["rows"].to_pylist() == [4]
 
 
@@ -427,7 +427,7 @@ def test_a_rank_that_accepts_no_feeder_for_longer_than_feeders_wait_gets_its_row
     gang: Gang, monkeypatch: pytest.MonkeyPatch, host: str
 ) -> None:
     """All ranks may compile at once, or stand still with their host."""
-    monkeypatch.setattr(feeder_client, "CONNECT_S", 0.1)
+    monkeypatch.setattr(feeder_client, "CONNECT_S", 1.0)
     server = gang.trainer()._server
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
     questions = 0
@@ -446,7 +446,7 @@ def test_a_rank_that_accepts_no_feeder_for_longer_than_feeders_wait_gets_its_row
         fed = in_background(
             lambda: _Feeding(task, Me(0, 1, host, "")).run(iter(numbers((0, 4), (4, 8))))
         )
-        until(lambda: questions > 4)
+        until(lambda: questions > 2)
     finally:
         goes_on.set()
     assert fed()["rows"].to_pylist() == [8]

@@ -17,7 +17,7 @@ from howdah.spark.feed.arrow.columns import Shapes
 from howdah.spark.feed.messages import Close, Counted, Position
 from tests.spark.feed.rig import Rig
 
-pytestmark = pytest.mark.timeout(120)  # imports take their time
+pytestmark = pytest.mark.timeout(240)  # imports take their time
 
 
 def table(start: int, rows: int) -> pa.RecordBatch:

@@ -180,6 +180,7 @@ def test_what_cannot_be_read_is_said(folder: Path, tmp_path: Path) -> None:
         ParquetFeed(str(tmp_path / "nothing.parquet"))
 
 
+@pytest.mark.timeout(240)  # imports take their time
 def test_frameworks_take_it(folder: Path) -> None:
     import tensorflow as tf
     import torch

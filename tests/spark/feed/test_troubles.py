@@ -164,7 +164,12 @@ def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(
         writer.write_batch(numbers(0))
         writer.write_batch(numbers(ROWS))
     earlier.flush()
-    until(lambda: rig.trainers[0]._states["train"].runs[1].epoch(0).received == ROWS)
+
+    def received() -> int:
+        run = trainer._states["train"].runs.get(1)
+        return 0 if run is None or 0 not in run.epochs else run.epochs[0].received
+
+    until(lambda: received() == ROWS)
     rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
     assert rig.controller.wait(OffsetReply).upto == ROWS
     batches = next(iter(feed)).batches(ROWS)
