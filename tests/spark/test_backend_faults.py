@@ -166,7 +166,7 @@ refused("fed", lambda: Cluster.start(spark, look, workers=2, gpus=1, **wait))
 """
 
 FED_WITH_DEVICES = """
-import json, os
+import json, os, time
 from howdah.spark import Cluster
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
@@ -176,8 +176,11 @@ def look(args, ctx):
 
 both = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1).resource("gpu", 2)).build
 with Cluster.start(spark, look, workers=1, gpus=2, resources=both) as cluster:
-    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    print("held=" + str(sum(each.numRunningTasks() for each in infos)), flush=True)
+    tracker, held = spark.sparkContext._jsc.sc().statusTracker(), 0
+    while not held:  # Spark's status comes a moment later
+        time.sleep(0.05)
+        held = sum(each.numRunningTasks() for each in tracker.getExecutorInfos())
+    print(f"held={held}", flush=True)
     cluster.train(spark.range(0, 100, 1, 2))
     print("fed=" + json.dumps(cluster.results()[0]), flush=True)
 """
