@@ -112,7 +112,7 @@ def ended(job: YarnJob, generation: int = 1) -> JobView:
     assert final.restarts == generation - 1
     assert final.unsaved == ()
     whole_story(job)
-    assert job.application()["finalStatus"] == "SUCCEEDED"
+    assert job.until_application("FINISHED", SOON_S)["finalStatus"] == "SUCCEEDED"
     assert final.checkpoint is not None
     assert "from step 0" in job.read("logs/worker-0/1.log").decode()
     log = job.read(f"logs/worker-0/{generation}.log").decode()
