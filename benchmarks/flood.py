@@ -170,5 +170,5 @@ def _pace(steps: list[tuple[int, float]], begin: float, settings: Settings) -> f
 
 
 def _pause_s(steps: list[tuple[int, float]], begin: float) -> float:
-    times = [when for _, when in steps if when >= begin]
-    return max((b - a for a, b in itertools.pairwise(times)), default=float("inf"))
+    times = [begin, *(when for _, when in steps if when >= begin)]
+    return max((b - a for a, b in itertools.pairwise(times)), default=LIMIT_S)

@@ -13,13 +13,14 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from howdah.agent import ports
 from tests import leaks
 
 pytest_plugins = ["tests.hadoop.plugin", "tests.run_order"]
@@ -103,6 +104,22 @@ def seed() -> int:
 def chance(seed: int, request: pytest.FixtureRequest) -> random.Random:
     """A random source that is the same for the same seed and test."""
     return random.Random(f"{seed}:{request.node.nodeid}")
+
+
+@pytest.fixture
+def free_port() -> Iterator[Callable[[], int]]:
+    """Gives ports that are free: agents and connections of other tests get none of them until the test has ended."""
+    reserved: list[ports.Reservation] = []
+
+    def free_port() -> int:
+        reservation = ports.reserve(1, "127.0.0.1", (20000, 29999))
+        reservation.let_go()
+        reserved.append(reservation)
+        return reservation.ports[0]
+
+    yield free_port
+    for reservation in reserved:
+        reservation.release()
 
 
 @pytest.fixture

@@ -112,7 +112,7 @@ def test_a_job_whose_directory_was_removed_ends(made_anew: bool, tmp_path: Path)
 
     until(removed, "the removal of the directory")
     if made_anew:  # by whatever was being written meanwhile
-        (job.directory.path / "containers").mkdir(parents=True)
+        (job.directory.path / "containers").mkdir(parents=True, exist_ok=True)
     until(lambda: not _of(name), "the end of everything of the job", 30)
     assert job.run.end() == 2
     assert f"{name} has no meta.json" in job.run.told

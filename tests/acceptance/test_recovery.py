@@ -14,7 +14,7 @@ from tests.acceptance.jobs import Example, Job, identity
 from tests.cli.howdah import howdah, job_file, node_pid, start, until
 from tests.processes import runs
 
-LONG = "--epochs 40 --sleep 0.4"
+LONG = "--epochs 40 --sleep 0.8"
 """Longer than a take-over and all that is looked at meanwhile."""
 
 

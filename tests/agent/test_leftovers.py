@@ -227,7 +227,10 @@ async def test_nothing_outlives_a_container_ended_as_a_nodemanager_does_it(
         started = await rig.start(python(code), python(STUBBORN + "time.sleep(1000)"))
         await until(lambda: alive(note(tmp_path, "daemon")) if agent.log() else False)
         if without_watchdog:
-            kill(agent.watchdog())
+            old = agent.watchdog()
+            kill(old)
+            # Named once it is in a session of its own; before, SIGKILL would end it with its agent.
+            await until(lambda: watchdog_or_none(agent) not in (None, old))
         os.killpg(agent.pid, signal.SIGTERM)
         await asyncio.sleep(0.25)
         assert alive(agent.pid), "the programs ignore the signal, and it waits for them"

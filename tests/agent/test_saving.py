@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from howdah.agent import ports
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
 from tests.agent.rig import TASK, Rig, python, shell, start_message, until
@@ -92,6 +95,7 @@ async def test_a_later_stop_leaves_less_time_to_save(tmp_path: Path) -> None:
         store = away(tmp_path)
         await rig.start(chief(WRITE))
         await rig.hear(TaskSaving)
+        await rig.hear(AgentNote)  # the watcher has met the store
         place = len(rig.heard)
         rig.tell_stop(grace_s=30, save_s=300)
         assert (await rig.hear(TaskSaving, after=place)).limit_s <= 300
@@ -322,11 +326,21 @@ async def test_a_restore_whose_process_is_killed_may_work_the_next_time(tmp_path
         assert (await rig.exit()).transient
 
 
+def neighbours() -> tuple[int, int]:
+    """Two ports beside each other that are free now."""
+    while True:
+        first = random.randrange(11000, 19000)
+        with contextlib.suppress(ports.PortsError):
+            ports.reserve(2, "127.0.0.1", (first, first + 1)).release()
+            return first, first + 1
+
+
 async def test_ports_that_are_all_taken_may_be_free_later(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
-        await rig.agent(ports=(17301, 17302))
+        two = neighbours()
+        await rig.agent(ports=two)
         await rig.prepare(ports=2)
-        await rig.agent(container_id="c2", ports=(17301, 17302))
+        await rig.agent(container_id="c2", ports=two)
         exit = await prepared_badly(rig, 2, ports=1)
         assert "widen `[network] ports`" in exit.failed_to_start
         assert exit.transient

@@ -235,7 +235,7 @@ async def test_silence_grows_and_output_ends_it(tmp_path: Path) -> None:
         go = tmp_path / "go"
         code = (
             f"import os, time\nprint('up')\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-            "print('again')\n" + FOREVER
+            "while True:\n print('again')\n time.sleep(1)"
         )
         await rig.start(python(code))
         await rig.hear(Heartbeat, lambda m: (m.progress_s or 0) > 0.5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,23 +12,28 @@ import pytest
 
 from benchmarks.results import Goal, Of, Result, measure, table
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *arguments],
-        cwd=ROOT,
-        check=False,
-        timeout=110,
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-m", "benchmarks", *arguments]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=150)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)  # so that it ends what it has started
+            try:
+                process.communicate(timeout=60)
+            finally:
+                process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     "name", ["launch", "coordinator", "flood", "agent", "reaction", "training", "portal"]
 )

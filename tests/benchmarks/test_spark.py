@@ -40,6 +40,7 @@ def test_one_shape_is_measured_beside_the_floor() -> None:
         peer=False,
         train=False,
         eight=False,
+        hosts=False,
     )
     measures, left_out = benchmark(settings)
     assert not left_out

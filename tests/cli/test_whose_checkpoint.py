@@ -17,7 +17,12 @@ folder = pathlib.Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
 found = sorted(path.read_text() for path in folder.iterdir() if path.is_file())
 print("found", found, flush=True)
 first = os.environ["HOWDAH_GENERATION"] == "1"
-if str(rank) in os.environ["WRITERS"].split():
+writers = [int(each) for each in os.environ["WRITERS"].split()]
+# Others write once the lowest has said that it saves: what they do when it is long in coming is another thing.
+claim = f"*/.writer-{int(os.environ['HOWDAH_GENERATION']):06}-{writers[0]:06}"
+while rank in writers[1:] and not list(pathlib.Path(os.environ["STORE"]).glob(claim)):
+    time.sleep(0.01)
+if rank in writers:
     (folder / "model.txt").write_text(f"of {rank} in {os.environ['HOWDAH_GENERATION']}")
 while first and not list(pathlib.Path(os.environ["STORE"]).glob("*/0*/manifest.json")):
     time.sleep(0.01)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,11 +34,6 @@ def places(folder: Path) -> ProgramPaths:
     )
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
-
-
 def fetch(url: str, within_s: float, child: subprocess.Popen[bytes]) -> str:
     """The page, once it is served."""
     deadline = time.monotonic() + within_s
@@ -58,7 +53,9 @@ def fetch(url: str, within_s: float, child: subprocess.Popen[bytes]) -> str:
 
 @pytest.mark.timeout(120)
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
-def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: Path):
+def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(
+    tmp_path: Path, free_port: Callable[[], int]
+):
     made = job("command", {"worker": 1}, tensorboard=TensorBoard())
     place = topology(("worker:0", 0), ("tensorboard:0", None))
     board = replace(place.members[1], host="127.0.0.1", ports=(free_port(),))
@@ -146,7 +143,7 @@ def test_a_program_that_mpi_cannot_start_is_named(tmp_path: Path):
 
 @pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_torchrun_finds_the_other_nodes_unchanged(tmp_path: Path):
+def test_torchrun_finds_the_other_nodes_unchanged(tmp_path: Path, free_port: Callable[[], int]):
     script = tmp_path / "show.py"
     script.write_text(
         "import os\n"

@@ -81,7 +81,7 @@ def airflow() -> Airflow:
 def real_airflow() -> Airflow:
     try:
         place = artifacts.once("airflow-3", _install)
-    except RuntimeError as error:
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"Airflow cannot be installed here: {error}")
     return Airflow(str(place / "venv" / "bin" / "python"), str(ROOT / "src"))
 

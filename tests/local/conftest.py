@@ -62,7 +62,7 @@ def make_node(tmp_path: Path) -> Iterator[Callable[..., Node]]:
     yield make
     for node in made:
         (node.path / "done").touch()
-        if not wait_gone(node.path, 10.0):
+        if not wait_gone(node.path, 30.0):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(node.pid, signal.SIGKILL)
             pytest.fail(f"the node daemon did not end; its log:\n{node.log()}")

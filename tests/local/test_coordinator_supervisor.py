@@ -46,14 +46,14 @@ def test_a_killed_coordinator_is_started_again_at_once(make_node: Make) -> None:
         os.kill(begun(node.path)[-1], signal.SIGKILL)
     wait_until(lambda: len(begun(node.path)) == 4, "the fourth life begins")
     (node.path / "done").touch()
-    assert wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 30.0)
     assert len(set(begun(node.path))) == 4
 
 
 def test_a_coordinator_that_fails_and_then_succeeds_ends_the_job(make_node: Make) -> None:
     node = make_node("failing_twice")
     node.start()
-    assert wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 30.0)
     assert len(begun(node.path)) == 3
     assert "exited with code 7" in node.log()
     assert node.directory.final() is None
@@ -76,7 +76,7 @@ def test_a_coordinator_that_never_gets_anywhere_ends_the_job_in_words(make_node:
 def test_a_coordinator_that_cannot_be_imported_is_not_tried_again(make_node: Make) -> None:
     node = make_node("nothing_of_that_name")
     node.start()
-    assert wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 30.0)
     final = node.directory.final()
     assert final is not None
     assert "could not be started" in final.reason
@@ -88,7 +88,7 @@ def test_a_coordinator_that_dies_after_the_job_has_ended_is_not_started_again(
 ) -> None:
     node = make_node("finished_and_failing")
     node.start()
-    assert wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 30.0)
     assert len(begun(node.path)) == 1
     assert (node.path / "final.json").read_text() == "{}"
 
@@ -121,7 +121,7 @@ def test_a_coordinator_s_process_id_that_somebody_else_has_is_left_alone(
             pid = submit.begin(node.options, adopt=True).go(node.path, coordinator=stranger.pid)
             wait_until(lambda: len(begun(node.path)) == 1, "a new coordinator begins")
             os.kill(pid, signal.SIGTERM)
-            assert wait_gone(node.path, 10.0)
+            assert wait_gone(node.path, 30.0)
             assert stranger.poll() is None
         finally:
             stranger.kill()
@@ -132,7 +132,7 @@ def test_a_daemon_told_to_end_ends_the_job_in_words(make_node: Make) -> None:
     pid = node.start()
     wait_until(lambda: len(begun(node.path)) == 1, "the coordinator begins")
     os.kill(pid, signal.SIGTERM)
-    assert wait_gone(node.path, 10.0)
+    assert wait_gone(node.path, 30.0)
     final = node.directory.final()
     assert final is not None
     assert "SIGTERM" in final.reason

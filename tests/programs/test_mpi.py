@@ -78,7 +78,7 @@ def mpi(name: str, command: str, **more: Any) -> dict[str, Any]:
     "`mpirun -np 4 python train.py`",
     "two ranks in each of two tasks; accuracy above 0.85 on all",
 )
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", MPIS)
 def test_mpirun_spreads_its_ranks_over_all_tasks(tmp_path: Path, name: str) -> None:
     run = succeeds(
@@ -91,7 +91,7 @@ def test_mpirun_spreads_its_ranks_over_all_tasks(tmp_path: Path, name: str) -> N
     assert {float(accuracy) > 0.85 for *_, accuracy in found} == {True}
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", MPIS)
 def test_a_rank_that_fails_in_another_task_fails_the_job(tmp_path: Path, name: str) -> None:
     files = {"train.py": FAILS}
@@ -103,7 +103,7 @@ def test_a_rank_that_fails_in_another_task_fails_the_job(tmp_path: Path, name: s
 @pytest.mark.program(
     "MPI", "mpich", "`sh run.sh` in the role `launcher`, which calls `mpiexec -n 2`", "both ranks"
 )
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_launcher_runs_a_script_that_calls_mpirun(tmp_path: Path) -> None:
     files = {"train.py": HELLO, "run.sh": "set -e\nmpiexec -n 2 python train.py\n"}
     roles = {"launcher": {}, "worker": {"instances": 2}}
@@ -112,7 +112,7 @@ def test_a_launcher_runs_a_script_that_calls_mpirun(tmp_path: Path) -> None:
     assert "SIGKILL" not in run.text + run.told
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", ["openmpi5", "mpich"])
 def test_worlds_of_one_are_refused_with_the_line_to_change(tmp_path: Path, name: str) -> None:
     script = HELLO + "import time\ntime.sleep(60)\n"

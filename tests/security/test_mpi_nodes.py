@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +19,6 @@ from tests.cli.howdah import until
 
 JOB = "digits-20260101-000000-abcd"
 OTHER = "digits-20260101-000000-abce"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def variables(secrets: Path, port: int, job_id: str = JOB) -> dict[str, str]:
@@ -40,7 +35,7 @@ def variables(secrets: Path, port: int, job_id: str = JOB) -> dict[str, str]:
 
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+def node(tmp_path: Path, free_port: Callable[[], int]) -> Iterator[tuple[Path, int]]:
     """A task that takes commands: the secrets of its job, and its port."""
     authority.create(JOB, tmp_path / "secrets")
     port = free_port()
@@ -54,12 +49,18 @@ def node(tmp_path: Path) -> Iterator[tuple[Path, int]]:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    until(listens, "the task listens")
-    yield tmp_path, port
-    assert child.poll() is None, "no attack has ended it"
-    assert remote(tmp_path / "secrets", port, "exit 5").returncode == 5, "it still serves its job"
-    child.terminate()
-    child.wait(10)
+    try:
+        until(listens, "the task listens")
+        yield tmp_path, port
+        assert child.poll() is None, "no attack has ended it"
+        assert remote(tmp_path / "secrets", port, "exit 5").returncode == 5, (
+            "it still serves its job"
+        )
+        child.terminate()
+        child.wait(10)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def remote(
@@ -126,7 +127,9 @@ def test_a_command_of_who_is_no_task_is_not_run(node: tuple[Path, int], role: st
     assert not (folder / "done").exists()
 
 
-def test_a_port_that_somebody_else_has_taken_is_told_no_command(tmp_path: Path) -> None:
+def test_a_port_that_somebody_else_has_taken_is_told_no_command(
+    tmp_path: Path, free_port: Callable[[], int]
+) -> None:
     """Someone with a certificate of another job takes the port of a task that takes mpirun's
     commands. It is told no command."""
     authority.create(JOB, tmp_path / "secrets")
