@@ -495,6 +495,20 @@ def test_what_is_said_to_be_complete_many_times_is_looked_at_once() -> None:
     os.close(writer)
 
 
+def test_what_was_said_to_be_complete_before_a_kill_is_no_word_of_what_came_between() -> None:
+    """All of it may be read at once, by a watcher that waits."""
+    reader, writer = os.pipe()
+    requests = Requests(reader)
+    words = threading.Timer(0.1, os.write, (writer, b"publish 5\nkilled 6 7\n"))
+    words.start()
+    assert requests.wait(DEADLINE_S) == WatchRequest(RequestKind.PUBLISH, at=5.0)
+    assert requests.kills == (6.0, 7.0)
+    words.join()
+    requests.close()
+    os.close(reader)
+    os.close(writer)
+
+
 def test_a_killed_watcher_leaves_no_half_version(
     start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
 ) -> None:
