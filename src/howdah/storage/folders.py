@@ -43,14 +43,24 @@ class FolderChanged(Exception):
 
 
 def files_below(folder: str | Path) -> Iterator[Path]:
-    """The files in the folder or below, but for what goes away meanwhile: `Path.rglob` raises then."""
-    for place, _, names in os.walk(folder):
+    """The files in the folder or below, but for what goes away meanwhile (`Path.rglob` raises then) and
+    folders that this user may not read.
+
+    Raises:
+        OSError: it cannot be read for another reason.
+    """
+    for place, _, names in os.walk(folder, onerror=_raise_others):
         yield from (Path(place, name) for name in names)
+
+
+def _raise_others(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError | PermissionError):
+        raise error
 
 
 def has_files(folder: str | Path) -> bool:
     """Whether there is a file in the folder or below."""
-    return any(files_below(folder))
+    return any(files for _, _, files in os.walk(folder))
 
 
 def scan(

@@ -10,7 +10,6 @@ file, a writer may finish the file it has begun.
 from __future__ import annotations
 
 import contextlib
-import os
 import posixpath
 import re
 import secrets
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
+from howdah.storage.folders import files_below
 from howdah.storage.hdfs import is_hdfs
 
 _MARK = re.compile(r"\.attempt-(\d+)")
@@ -94,21 +94,19 @@ class LocalDestination:
                     # By its name it is gone at once, whatever its writer does in it meanwhile.
                     with contextlib.suppress(FileNotFoundError):
                         (path / older).rename(path / f"{_GONE}{secrets.token_hex(4)}")
+                # What is left of it, the next one removes.
                 for gone in path.glob(f"{_GONE}*"):
-                    shutil.rmtree(
-                        gone, ignore_errors=True
-                    )  # what is left of it, the next one removes
+                    shutil.rmtree(gone, ignore_errors=True)
             except Outdated:
                 shutil.rmtree(self._own, ignore_errors=True)
                 raise
 
     def files(self) -> dict[str, int]:
         found: dict[str, int] = {}
-        for folder, _, names in os.walk(self._root, onerror=_raise_unless_gone):
-            for path in (Path(folder, name) for name in names):
-                with contextlib.suppress(FileNotFoundError):  # whole now, and under its own name
-                    if path.is_file():
-                        found[path.relative_to(self._root).as_posix()] = path.stat().st_size
+        for path in files_below(self._root):
+            with contextlib.suppress(FileNotFoundError):  # whole now, and under its own name
+                if path.is_file():
+                    found[path.relative_to(self._root).as_posix()] = path.stat().st_size
         return found
 
     def put(self, source: Path, name: str) -> None:
@@ -262,12 +260,6 @@ class UrlDestination:
         found = self._fs.ls(self._root, detail=False)
         names = (posixpath.basename(str(path).rstrip("/")) for path in found)
         return _others(names, self._attempt, self._root)
-
-
-def _raise_unless_gone(error: OSError) -> None:
-    """Of a folder, as that of an attempt that a later one has removed."""
-    if not isinstance(error, FileNotFoundError):
-        raise error
 
 
 def _mark(attempt: int) -> str:
