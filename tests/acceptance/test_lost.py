@@ -33,7 +33,7 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
     with_checkpoint: bool, tmp_path: Path
@@ -67,7 +67,7 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
         assert howdah("attach", "--revive", name).end() == 0, "one that has ended stays as it is"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_lost_job_is_neither_removed_nor_run_again_while_its_programs_run(tmp_path: Path) -> None:
     file = job_file(tmp_path, PROGRAM.format(end=str(tmp_path / "end")), roles={"worker": {}})
     howdah("submit", str(file))
@@ -96,7 +96,7 @@ def test_a_lost_job_is_neither_removed_nor_run_again_while_its_programs_run(tmp_
     assert howdah("rm", name).text.startswith(f"{name} removed")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("made_anew", [False, True])
 def test_a_job_whose_directory_was_removed_ends(made_anew: bool, tmp_path: Path) -> None:
     file = job_file(tmp_path, PROGRAM.format(end="/nowhere"), roles={"worker": {"instances": 2}})

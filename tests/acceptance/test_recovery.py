@@ -84,7 +84,7 @@ for step in itertools.count(1):
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_other_children_of_a_program_live_and_die_with_its_attempt(tmp_path: Path) -> None:
     file = job_file(tmp_path, CHILDREN, roles={"worker": {"instances": 2}}, restart="gang")
     end = tmp_path / "end"
@@ -114,7 +114,7 @@ def test_other_children_of_a_program_live_and_die_with_its_attempt(tmp_path: Pat
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_killed_agent_takes_its_program_along_and_is_replaced(tmp_path: Path) -> None:
     file = job_file(tmp_path, SLEEPS, roles={"worker": {"instances": 2}}, restart="gang")
     job = Job(start("run", str(file)))
@@ -130,7 +130,7 @@ def test_a_killed_agent_takes_its_program_along_and_is_replaced(tmp_path: Path) 
     until(lambda: not job.marked(), "the end of everything")
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_killed_client_leaves_the_job_running_for_attach_to_find(tmp_path: Path) -> None:
     script = "import time\nfor n in range(100):\n    print('n', n, flush=True); time.sleep(0.1)\n"
     job = Job(start("run", str(job_file(tmp_path, script, roles={"worker": {}}))))
@@ -151,7 +151,7 @@ for n in range(1200):
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_killed_node_daemon_is_replaced_and_the_programs_live_on(tmp_path: Path) -> None:
     end = tmp_path / "end"
     script = COUNTS.format(end=str(end))

@@ -50,7 +50,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_failure_keeps_its_exit_code_and_shows_its_last_lines(
     form: tuple[str, ...], tmp_path: Path
@@ -107,7 +107,7 @@ def main(rank):
 }  # fmt: skip
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("kind", HANGS)
 def test_a_hang_is_found_and_the_stacks_of_all_ranks_name_the_line(
     kind: str, tmp_path: Path
@@ -159,7 +159,7 @@ print("port", os.environ["HOWDAH_PORT"], flush=True)
     assert len({s["job_id"] for s in summaries}) == 20
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(180)
 def test_a_program_over_its_memory_limit_is_named_out_of_memory(tmp_path: Path) -> None:
     script = """
 import time

@@ -19,7 +19,7 @@ from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import Served, serving
 from tests.unit.web.upstream import Program, program
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def row(page: Page, task: str):

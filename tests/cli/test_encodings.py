@@ -15,7 +15,7 @@ source = "."
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_job_and_its_pages_read_nothing_by_the_locale(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(JOB, "utf-8")
     env = {

@@ -37,7 +37,7 @@ while time.monotonic() < deadline:
 """
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @in_loop_for(80)
 async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
     tmp_path: Path,
@@ -82,7 +82,7 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
             await backend.end()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @in_loop_for(80)
 async def test_a_program_whose_agent_is_away_at_the_notice_is_asked_to_save_once_it_is_back(
     tmp_path: Path,

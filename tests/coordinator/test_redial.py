@@ -48,7 +48,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @in_loop
 async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_over(
     source: Path,
@@ -77,7 +77,7 @@ async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_
             await backend.end()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @in_loop
 async def test_an_agent_that_does_not_hear_is_called_again(source: Path) -> None:
     async with world(source, JOB) as job:
@@ -103,7 +103,7 @@ async def test_an_agent_that_does_not_hear_is_called_again(source: Path) -> None
             await backend.end()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 @in_loop
 async def test_an_agent_that_died_without_a_coordinator_is_called_no_longer_than_it_is_waited_for(
     source: Path,

@@ -15,7 +15,7 @@ from tests.coordinator.world import in_loop_for, world
 AGENTS = 200
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @in_loop_for(110)
 async def test_two_hundred_agents_run_are_taken_over_and_end(tmp_path: Path) -> None:
     plain = Job(

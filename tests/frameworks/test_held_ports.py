@@ -37,7 +37,7 @@ print("devices", jax.device_count(), flush=True)
 """
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
 def test_tensorflows_server_binds_the_port_that_the_agent_still_holds(tmp_path: Path) -> None:
     with ended_at_last():
@@ -49,7 +49,7 @@ def test_tensorflows_server_binds_the_port_that_the_agent_still_holds(tmp_path: 
     assert run.text.count("held:") == 2 and run.text.count("bound") == 2
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
 def test_jaxs_service_binds_the_port_that_the_agent_still_holds(tmp_path: Path) -> None:
     with ended_at_last():

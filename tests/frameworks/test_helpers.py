@@ -51,7 +51,7 @@ def fetch(url: str, within_s: float, child: subprocess.Popen[bytes]) -> str:
             time.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
 def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(
     tmp_path: Path, free_port: Callable[[], int]

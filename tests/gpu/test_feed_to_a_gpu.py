@@ -9,7 +9,7 @@ import pytest
 from tests.spark.feed.conftest import feed_secrets, rig  # noqa: F401 - fixtures
 from tests.spark.feed.rig import Rig
 
-pytestmark = pytest.mark.timeout(120)  # imports take their time
+pytestmark = pytest.mark.timeout(180)  # imports take their time
 
 
 @pytest.fixture

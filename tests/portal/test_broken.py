@@ -17,7 +17,7 @@ from tests.browser.conftest import shoot
 from tests.cli.howdah import agents_paused, howdah, job_file, lose, newest, start, until
 from tests.portal.conftest import HOLDS, Past, Portal
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 @pytest.fixture

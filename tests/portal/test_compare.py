@@ -15,7 +15,7 @@ from tests.cli.howdah import howdah, job_file, newest
 from tests.portal.conftest import Past, Portal
 from tests.portal.test_list import plain, row  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 REPORTS = """
 import sys, time

@@ -19,7 +19,7 @@ from tests.cli.howdah import howdah, start
 from tests.portal.conftest import Past, Portal
 from tests.unit.web.serving import wait_until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def test_nothing_is_shown_without_proof_and_nothing_runs_but_our_own_scripts(

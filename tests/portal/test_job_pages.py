@@ -17,7 +17,7 @@ from tests.cli.howdah import gone, howdah, job_file, newest, until
 from tests.portal.conftest import Holding, Past, Portal
 from tests.unit.web.serving import Answer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 STARTS_MS = 60_000
 """A form that starts a job is answered once it is submitted."""

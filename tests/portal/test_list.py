@@ -11,7 +11,7 @@ from tests.browser.conftest import shoot, watched
 from tests.browser.prefix_proxy import prefix_proxy
 from tests.portal.conftest import MARKUP, Holding, Past, Portal
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 def row(page: Page, name: str):

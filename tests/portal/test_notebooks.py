@@ -18,7 +18,7 @@ from tests.browser.accessible import violations
 from tests.cli.howdah import gone, howdah, until
 from tests.portal.conftest import Portal
 
-pytestmark = pytest.mark.timeout(150)
+pytestmark = pytest.mark.timeout(180)
 PATH = "/api/v1/notebooks"
 
 

@@ -275,7 +275,7 @@ def let_in(link: str) -> str:
     return headers["Set-Cookie"].partition(";")[0]
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 def test_a_portal_of_ones_own_shows_those_of_ended_jobs(past: Past) -> None:
     (past.good.path / "tensorboard" / "events").touch()
     portal = start("ui", "--json")

@@ -26,7 +26,7 @@ from tests.cli.howdah import Run, gone, job_file, newest, start, until
 from tests.portal.test_team import owner
 from tests.unit.web.serving import Answer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 SERVES = """
 import base64, hashlib, http.server, json, os, threading, time

@@ -23,7 +23,7 @@ from tests.cli.howdah import Run, gone, howdah, job_file, lose, newest, start, u
 from tests.portal.conftest import HOLDS
 from tests.unit.web.serving import Answer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 SECRET = "hf_secret_of_ada_123"
 TELLS = """

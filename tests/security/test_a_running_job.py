@@ -143,7 +143,7 @@ def _context(
     return context
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_the_port_of_frames_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
     """A stranger calls the coordinator's port for agents and clients. It tells them nothing."""
     job, other = jobs
@@ -182,7 +182,7 @@ def test_the_page_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
     _still_runs(job)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
     """A compromised task has its own job's certificates, keys and token, and knows all names of
     another job. It can neither stop nor read that job."""
@@ -204,7 +204,7 @@ def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
     _still_runs(mine)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_a_recorded_conversation_says_nothing_when_it_is_sent_again(jobs: tuple[Job, Job]) -> None:
     """Someone on the network records all that a client sends to the coordinator, and sends it
     again. The coordinator answers nothing and does nothing."""
@@ -246,7 +246,7 @@ def _relay(listener: socket.socket, port: int, recorded: list[bytes]) -> None:
         thread.join(20)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(tmp_path: Path) -> None:
     """Finding 18: A core file of a coordinator or an agent would hold keys and the token. They
     write none, whatever the user's limit is, and programs get the limit as it was."""

@@ -86,7 +86,7 @@ def given_away(path: Path) -> None:
     os.chown(path, STRANGER, STRANGER)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_job_that_another_user_has_planted_is_refused_by_every_command(store: Store) -> None:
     """Finding 9: Another user puts a job into the victim's store, and gets the victim to name its
     id. Every command refuses the job; `list` skips it and says so."""
@@ -98,7 +98,7 @@ def test_a_job_that_another_user_has_planted_is_refused_by_every_command(store: 
     assert "succeeded" in store.howdah("status", store.own.name).stdout
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_job_folder_that_others_may_write_to_or_that_is_a_link_is_refused(store: Store) -> None:
     """Others may write to a job's folder, or it is a link to a folder elsewhere. The job is not
     run."""
@@ -114,7 +114,7 @@ def test_a_job_folder_that_others_may_write_to_or_that_is_a_link_is_refused(stor
     assert not store.ran.exists()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> None:
     """Others may write to a level above the job store and replace the folder of jobs. Every command
     refuses the whole store, for a new job too."""
@@ -129,7 +129,7 @@ def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> N
     assert store.howdah("status", store.own.name).returncode == 0
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("mode", [0o2775, 0o777], ids=["team", "emptyDir"])
 def test_a_shared_folder_is_refused_until_its_user_says_that_it_is_trusted(
     store: Store, mode: int

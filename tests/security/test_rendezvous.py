@@ -70,7 +70,7 @@ def ports_said(run: Run) -> list[int]:
     return [int(found[1]) for line in run.out if (found := re.search(r"\bport (\d+)$", line))]
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(180)
 def test_another_user_who_takes_a_reserved_port_ends_the_job_after_its_attempts(
     tmp_path: Path,
 ) -> None:
@@ -99,7 +99,7 @@ def test_another_user_who_takes_a_reserved_port_ends_the_job_after_its_attempts(
     assert not set(ports_said(run)[:2]) & set(ports_said(run)[2:4]), "new ports each time"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_who_takes_a_reserved_port_again_and_again_does_not_restart_a_job_for_ever(
     tmp_path: Path,
 ) -> None:

@@ -253,7 +253,7 @@ except OSError:
 """
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run) -> None:
     """Finding 8: Someone calls TensorBoard's own port, or a tunnel to it, without the attempt's
     secret, and is refused. The address that `howdah tunnel` prints contains the secret; the
@@ -286,7 +286,7 @@ def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run
     run.end()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 def test_a_notebooks_token_is_in_no_environment_and_no_document(tmp_path: Path) -> None:
     """Finding 1: Someone looks for a notebook's token in the job file, in environments, argument
     lists and logs, and does not find it. Without it, the notebook's own port and the tunnel

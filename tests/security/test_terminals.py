@@ -104,7 +104,7 @@ time.sleep(300)
 """
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("colour", [True, False], ids=["colour", "no colour"])
 def test_no_command_lets_a_job_command_the_terminal(tmp_path: Path, colour: bool) -> None:
     """Finding 12: Logs, events, a page's name and the last line have control sequences. In every

@@ -147,7 +147,7 @@ class Told:
         self.refused_requests += self._requests.refuse(role)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("cut_at", [1, 2, 3, 4])
 def test_a_connection_that_breaks_between_the_roles_forgets_none_of_them(
     yarn_cluster: Cluster, caplog: pytest.LogCaptureFixture, cut_at: int
