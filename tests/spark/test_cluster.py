@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -679,10 +680,12 @@ def test_a_framework_that_is_named_is_not_inferred(
 
 def listening() -> set[int]:
     """The TCP ports that this process and those it started listen at, but for Spark's."""
-    mine = psutil.Process()
-    python = [each for each in (mine, *mine.children()) if "java" not in each.name()]
-    found = [one for each in python for one in each.net_connections("tcp")]
-    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+    mine, ports = psutil.Process(), set[int]()
+    for each in (mine, *mine.children()):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            found = each.net_connections("tcp") if "java" not in each.name() else []
+            ports |= {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+    return ports
 
 
 def test_the_driver_and_the_trainers_listen_at_ports_of_the_range(spark: Any) -> None:

@@ -88,7 +88,7 @@ def factory() -> Any:
     return torch.nn.Linear(2, 1, bias=False)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_saved_model_scores_by_its_signature(pairs: Any, models: Path) -> None:
     frame = score(pairs, SavedModel(str(models / "saved")))
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
@@ -120,14 +120,14 @@ def test_a_saved_model_scores_by_its_signature(pairs: Any, models: Path) -> None
         score(pairs, str(models / "saved"), inputs={"features": "x"}).collect()
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", ["model.keras", "model.h5"])
 def test_a_keras_file_scores(pairs: Any, models: Path, file: str) -> None:
     frame = score(pairs, Keras(str(models / file)), outputs={"out": "y"}, schema="y float")
     np.testing.assert_allclose([row.y for row in frame.collect()], expected(), rtol=1e-5)
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", ["script.pt", "exported.pt2", "state.pt"])
 def test_a_torch_file_scores(pairs: Any, models: Path, file: str) -> None:
     how = factory if file == "state.pt" else None

@@ -16,7 +16,7 @@ from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.schemas import infer
 from tests.spark.tfrecord.records import EXAMPLE, SEQUENCE, batch, encoded, lists, table_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 TF_NAMES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 ROWS = 500
