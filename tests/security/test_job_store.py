@@ -14,7 +14,7 @@ import pytest
 
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
-from tests.cli.howdah import HOWDAH, WAIT_S, job_file
+from tests.cli.howdah import HOWDAH, WAIT_S, gone, job_file
 
 STRANGER = 54321
 COMMANDS = (
@@ -45,7 +45,9 @@ class Store:
         self.base = self.own.parent
         name = self.own.name[:-4] + "evil"
         self.planted = self.base / name
-        # Its coordinator may be removing the address of its page, and its lock.
+        gone(
+            JobDirectory(self.own)
+        )  # its node daemon has removed the containers, and its lock last of all
         shutil.copytree(self.own, self.planted, ignore=shutil.ignore_patterns("node.*"))
         (self.planted / layout.FINAL).unlink()
         directory = JobDirectory(self.planted)
