@@ -16,6 +16,7 @@ import psutil
 
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, base_folder
+from tests import leaks
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.leftovers import processes, wait_same
@@ -129,8 +130,7 @@ class LocalPlace:
         while (left := self._marked()) and time.monotonic() < deadline:
             time.sleep(0.2)
         found = [f"process {each.pid}: {_command(each)}" for each in left]
-        run = self._folder / "run"
-        return found + [str(path) for path in run.rglob("*") if path.is_socket()]
+        return found + [str(path) for path in leaks.sockets(self._folder / "run")]
 
     def close(self) -> None:
         for process in self._marked():

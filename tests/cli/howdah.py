@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
@@ -140,10 +141,23 @@ def newest() -> JobDirectory:
 
 
 def gone(directory: JobDirectory) -> JobView:
-    """Wait until the job has ended and its processes with it."""
+    """Wait until the job has ended and its processes with it: nobody changes its directory any more."""
     view = until(directory.final, f"the end of {directory.job_id}")
     until(lambda: not node_pid(directory), "the end of the node daemon")
+    until(lambda: not _is_held(directory.path / "node.lock"), "the end of the node daemon")
     return view
+
+
+def _is_held(lock: Path) -> bool:
+    """The daemon removes its lock last of all; of one that was killed it is there, and free."""
+    try:
+        with lock.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
 
 
 def lose(directory: JobDirectory) -> None:

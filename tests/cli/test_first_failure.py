@@ -81,7 +81,7 @@ made.mkdir(exist_ok=True)
 attempt = int(os.environ["HOWDAH_ATTEMPT"])
 (made / f"{attempt}").write_text("")
 howdah.task.report(step=attempt)
-while not list(pathlib.Path(os.environ["STORE"]).rglob(f"{attempt:06}*")):
+while not list(pathlib.Path(os.environ["STORE"]).glob(f"*/{attempt:06}*")):
     time.sleep(0.01)
 os.no_such_name
 """

@@ -131,6 +131,8 @@ def past(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]
     failed = newest()
     howdah("run", str(job_file(files / "c", "print('<b>bold</b>')", name="odd")))
     hostile = newest()
+    for each in (good, failed, hostile):
+        gone(each)  # its node daemon still removed files of it
     final = hostile.final()
     assert final is not None
     hostile.write_final(

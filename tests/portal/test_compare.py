@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot
-from tests.cli.howdah import howdah, job_file, newest
+from tests.cli.howdah import gone, howdah, job_file, newest
 from tests.portal.conftest import Past, Portal
 from tests.portal.test_list import plain, row  # noqa: F401 - a fixture
 
@@ -43,6 +43,7 @@ def runs(past: Past, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[
         file = job_file(folder / str(number), REPORTS, name="tuned", **fields)
         howdah("run", str(file), "--set", f"command=python train.py {steps}")
         made.append(newest())
+        gone(made[-1])
     yield made
     for directory in made:
         shutil.rmtree(directory.path)

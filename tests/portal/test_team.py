@@ -114,6 +114,8 @@ def team(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]
     open_ = newest()
     howdah("run", str(job_file(files / "b", TELLS, name="closed", tags=["own"], **fields)), code=1)
     closed = newest()
+    for each in (open_, closed):
+        gone(each)  # its node daemon still removed files of it
     if os.getuid() == 0:
         other = base_folder().parent / "other"
         other.mkdir()

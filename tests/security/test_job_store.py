@@ -41,14 +41,12 @@ class Store:
         assert done.returncode == 0, done.stderr
         assert self.ran.exists()
         self.ran.unlink()
-        [self.own] = [path.parent for path in self.home.rglob(layout.META)]
+        [self.own] = [path.parent for path in self.home.glob(f"jobs/*/*/{layout.META}")]
         self.base = self.own.parent
         name = self.own.name[:-4] + "evil"
         self.planted = self.base / name
-        gone(
-            JobDirectory(self.own)
-        )  # its node daemon has removed the containers, and its lock last of all
-        shutil.copytree(self.own, self.planted, ignore=shutil.ignore_patterns("node.*"))
+        gone(JobDirectory(self.own))  # or it would still remove some of its files
+        shutil.copytree(self.own, self.planted)
         (self.planted / layout.FINAL).unlink()
         directory = JobDirectory(self.planted)
         directory.write_meta(msgspec.structs.replace(directory.meta(), job_id=name))
@@ -167,6 +165,7 @@ def test_every_level_of_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
     env: dict[str, Any] = {**os.environ, "HOWDAH_HOME": str(tmp_path / "a" / "b")}
     done = subprocess.run([*HOWDAH, *command], env=env, umask=0, timeout=150, cwd=tmp_path)
     assert done.returncode == 0
+    gone(JobDirectory(next((tmp_path / "a/b").glob("jobs/*/*"))))
     made = [path for path in (tmp_path / "a").rglob("*") if path.is_dir()]
     assert len(made) > 6
     assert {path.stat().st_mode & 0o777 for path in [tmp_path / "a", *made]} == {0o700}

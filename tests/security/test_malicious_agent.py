@@ -53,6 +53,7 @@ from howdah.wire.messages import (
     ToAgent,
     WebAddress,
 )
+from tests.changing_folders import contents
 from tests.cli.howdah import until
 
 GOOD = 2
@@ -104,8 +105,7 @@ class Victim:
 
     def size(self) -> int:
         """Bytes of the job directory's own files."""
-        files = [p for p in self.directory.path.rglob("*") if p.is_file()]
-        return sum(path.stat().st_size for path in files)
+        return sum(len(content) for _, content in contents(self.directory.path))
 
     async def agent(self, **fields: Any) -> Channel[Any]:
         """A connection with the attacker's certificate, after its hello."""
