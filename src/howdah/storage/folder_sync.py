@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -118,8 +119,11 @@ class Pusher:
 
     def _files(self) -> list[tuple[str, os.stat_result]]:
         found: dict[str, os.stat_result] = {}
-        paths = [path for pattern in self._patterns for path in self._folder.glob(pattern)]
-        for path in paths if self._patterns else files_below(self._folder):
+        if self._patterns:
+            paths = chain.from_iterable(map(self._folder.glob, self._patterns))
+        else:
+            paths = files_below(self._folder)
+        for path in paths:
             name = path.relative_to(self._folder).as_posix()
             with contextlib.suppress(OSError):
                 if not is_hidden(name) and path.is_file():

@@ -162,7 +162,9 @@ class Requests:
                     self.kills = tuple(numbers)
                 elif self._last is None:
                     self._last = WatchRequest(kind, *numbers[:2])
-                    self.kills = (*self.kills, *numbers[2:])
+                    self.kills = tuple(
+                        numbers[2:]
+                    )  # all of them, for a watcher that began later, too
         if not data and self._last is None:
             self._last = WatchRequest(RequestKind.END)
 
