@@ -52,7 +52,7 @@ async def test_every_byte_arrives_however_fast_they_come(tmp_path: Path) -> None
 
 
 async def test_the_program_is_not_kept_waiting(tmp_path: Path) -> None:
-    """At least 10 MB/s on a busy machine, measured by the program itself; the best of some runs counts."""
+    """At least 50 MB/s, measured by the program itself; the best of some runs counts."""
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         code = (
@@ -62,12 +62,12 @@ async def test_the_program_is_not_kept_waiting(tmp_path: Path) -> None:
             "open('speed', 'w').write(str(64 / (time.monotonic() - start)))"
         )
         best = 0.0
-        for attempt in range(1, 6):
+        for attempt in range(1, 13):
             await rig.run(python(code), attempt=attempt)
             best = max(best, float((Path(agent.launch.work_dir) / "task/speed").read_text()))
-            if best >= 10:
+            if best >= 50:
                 break
-        assert best >= 10
+        assert best >= 50
 
 
 async def test_many_small_pieces_arrive_in_order(tmp_path: Path) -> None:

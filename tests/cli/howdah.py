@@ -143,7 +143,6 @@ def newest() -> JobDirectory:
 def gone(directory: JobDirectory) -> JobView:
     """Wait until the job has ended and its processes with it: nobody changes its directory any more."""
     view = until(directory.final, f"the end of {directory.job_id}")
-    until(lambda: not node_pid(directory), "the end of the node daemon")
     until(lambda: not _is_held(directory.path / "node.lock"), "the end of the node daemon")
     return view
 

@@ -98,7 +98,8 @@ def test_advice_stands_on_the_page_in_the_words_of_the_command(
     (found,) = told()
     expect(advice).to_contain_text(found["text"])
     expect(advice).to_contain_text(found["change"])
-    assert found in portal.get(f"/jobs/{job_id}/api/v1/advice").json()
+    everything = howdah("advice", job_id, "--json").documents()[0]
+    assert portal.get(f"/jobs/{job_id}/api/v1/advice").json() == everything
 
 
 def test_a_running_job_is_stopped_from_the_list(
