@@ -203,8 +203,8 @@ async def test_the_deadline_holds_for_all_tries_together() -> None:
         async with client(server.address, retry=policy) as rpc:
             begun = time.monotonic()
             with pytest.raises(errors.CallTimeout, match="echo"):
-                await ask(rpc, timeout_s=2.0)
-            assert 1.9 < time.monotonic() - begun < 10.0
+                await ask(rpc, timeout_s=0.5)
+            assert 0.4 < time.monotonic() - begun < 10.0
             assert len(server.requests) > 1
 
 
