@@ -1,5 +1,6 @@
 # make demo   a real distributed training job on this machine
-# make test   all tests            make check  ruff, pyright, import contracts, typed names
+# make test   the default tier of the tests (tests/README.md)      make check  ruff, pyright, import contracts, typed names
+# make test-all   all tests, the nightly ones too; PART=2/4: the second of four parts
 # make docs   the documentation    make bench  the benchmarks
 # make docs-pictures   its pictures, from real jobs
 # make audit  what is known against the pinned dependencies
@@ -15,22 +16,25 @@ export PATH := $(PATH):$(CURDIR)/.venv-tools/bin:$(CURDIR)/.venv-tools/lib/bin
 unexport PYTHONDONTWRITEBYTECODE
 TESTS ?= tests
 ARGS ?=
+PART ?=
 # Most tests wait for processes they started: three at a time keep two cores busy.
 JOBS ?= 3
+TIER := dev pytorch boosting spark
+NIGHTLY := $(TIER) tensorflow frameworks programs notebook docs older-spark
 
-.PHONY: demo test check format docs docs-pictures bench audit constraints clean
+.PHONY: demo test test-all check format docs docs-pictures bench audit constraints clean
 
 demo:
 	@tools/setup tensorflow
 	@$(RUN) tools/demo.py
 
 test:
-	@tools/setup dev tensorflow pytorch frameworks programs spark notebook docs
-	@chromium=$$(tests/tools/ensure_chromium) && krb5=$$(tests/tools/ensure_kerberos) && \
-	  if [ -n "$$krb5" ]; then \
-	    export HOWDAH_KRB5="$$krb5" LD_LIBRARY_PATH="$$krb5/libraries$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}"; \
-	  fi && \
-	  HOWDAH_CHROMIUM="$$chromium" $(RUN) tests/tools/run_tests $(JOBS) $(TESTS) $(ARGS)
+	@tools/setup $(TIER)
+	@tests/tools/run $(JOBS) -m "not nightly" $(TESTS) $(ARGS)
+
+test-all:
+	@tools/setup $(NIGHTLY)
+	@tests/tools/run $(JOBS) $(if $(PART),--part $(PART)) $(TESTS) $(ARGS)
 
 # spark: the Spark rooms' types are pyspark's and pyarrow's.
 check:

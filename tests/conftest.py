@@ -23,7 +23,7 @@ from hypothesis import settings
 from howdah.agent import ports
 from tests import leaks
 
-pytest_plugins = ["tests.hadoop.plugin", "tests.run_order"]
+pytest_plugins = ["tests.hadoop.plugin", "tests.schedule"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
@@ -36,8 +36,9 @@ settings.load_profile(_PROFILE)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run its marker, home and socket folder before any test module is imported."""
-    # In the background of a script SIGINT is ignored, also by what is started here: a Ctrl-C would be in vain.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # In the background of a script these are ignored, also by what is started here: a Ctrl-C would be in vain.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     # A worker that is killed, as by a second Ctrl-C, leaves to the process that started it what it has begun.
     run = (

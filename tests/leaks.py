@@ -23,10 +23,9 @@ MARKER = "HOWDAH_TEST_RUN"
 HOST_WIDE = {str(ports.BASE / f"howdah-{os.getuid()}"), str(gpus.LOCK_FOLDER)}
 """Shared by all tests that run now: port locks of one user, GPU locks of all."""
 
-OTHERS = ("howdah-ray-", "howdah-model", "howdah-board-", "howdah-prune-", "howdah-tests-")
+OTHERS = ("howdah-ray-", "howdah-model", "howdah-board-", "howdah-prune-")
 """Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, files of
-models, kept for as long as the process that has loaded them, those of portals, and those of whole test
-runs."""
+models, kept for as long as the process that has loaded them, and those of portals."""
 
 
 class Leftover(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.acceptance.jobs import Example
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.timeout(320)

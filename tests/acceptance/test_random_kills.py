@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.jobs import Job
 from tests.cli.howdah import job_file, start, until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 STEPS = 8
 PROGRAM = f"""

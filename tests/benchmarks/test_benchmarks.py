@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.results import Goal, Of, Result, measure, table
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from benchmarks.results import Result, machine
 from benchmarks.spark import QUICK, benchmark, peer
 from benchmarks.spark.shapes import Shape, arrays, arrow, arrow_words, words
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("shape", Shape, ids=lambda shape: shape.value)

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.yarn import bare_command, distributed_shell, timing
 from tests.hadoop.cluster import Cluster
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

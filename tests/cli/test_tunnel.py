@@ -122,7 +122,7 @@ def test_a_coordinator_that_hangs_up_is_said_to_give_no_answer(tmp_path: Path) -
     assert "Traceback" not in text
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_notebook_in_which_nothing_runs_ends_by_itself(tmp_path: Path) -> None:
     """JupyterLab looks once a minute."""

@@ -71,7 +71,7 @@ def steps(output: str) -> list[int]:
     ]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(360)
 @pytest.mark.parametrize("name", NEEDS)
 def test_an_example_runs_alone_and_resumes(name: str, tmp_path: Path):

@@ -14,7 +14,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import leftovers, processes, wait_same
 from tests.hadoop.polling import wait
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.polling import wait
 from tests.yarn.runner import make_whole
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from tests.hadoop.options import Gpus, LogFormat
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.polling import wait
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.fixture(scope="module")

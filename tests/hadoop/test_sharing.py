@@ -18,7 +18,7 @@ from tests.hadoop.polling import wait
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]
 
 _USER = """\
 import sys, time

@@ -8,7 +8,7 @@ from tests.hadoop import applications
 from tests.hadoop.leftovers import wait_same
 from tests.hadoop.plugin import MakeCluster
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.parametrize("version", ["3.3.6", "3.5.0"])

@@ -20,7 +20,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop_client.masters import ask, master, until
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(240), pytest.mark.nightly]
 PATIENT = RetryPolicy(max_wait_s=90.0, try_timeout_s=3.0, first_delay_s=0.05, max_delay_s=0.5)
 
 

@@ -28,7 +28,7 @@ from tests.hadoop_client.logfiles import aggregated, check, read_damaged, sample
 from tests.hadoop_client.masters import master
 from tests.hadoop_client.webhdfs import WebHdfs
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 USER = "alice"
 

@@ -18,7 +18,7 @@ from tests.hosts.hosts import Hosts, end_tree
 from tests.hosts.training import LONG_S, Training
 from tests.yarn.runner import Yarn, until
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(400), pytest.mark.nightly]
 
 AHEAD_S = 480
 """YARN itself starts no container on a node that is ten minutes ahead of the ResourceManager."""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.programs.programs import succeeds
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 QUICK_START = """
 from dask.distributed import Client

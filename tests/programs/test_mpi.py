@@ -12,7 +12,7 @@ import pytest
 
 from tests.programs.programs import launch, succeeds
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 MPIS = {"openmpi4": "libmpi.so.40", "openmpi5": "libmpi.so.40", "mpich": "libmpi.so.12"}

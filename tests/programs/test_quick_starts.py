@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.howdah import howdah, start
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 TORCH = """
 import os

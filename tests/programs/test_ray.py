@@ -9,7 +9,7 @@ import pytest
 
 from tests.programs.programs import succeeds
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 LIBRARIES = """
 import os

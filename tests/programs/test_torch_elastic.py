@@ -10,7 +10,7 @@ import pytest
 from tests.cli.howdah import start
 from tests.programs.programs import succeeds
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 FAILS_ONCE = """
 import os

@@ -1,7 +1,7 @@
 """A class-data archive of Spark: a JVM that maps its classes instead of parsing them starts with about
 half the processor time.
 
-A whole run makes it in its background (`tests/tools/run_tests`), once for each Spark that is installed
+Before its tests a run makes it (`tests/tools/run`), once for each Spark that is installed
 here, by a short session which uses what most tests do: `python -m tests.spark.versions`.
 """
 

@@ -736,7 +736,7 @@ def shown(page: str, words: str, kind: str = "python") -> str:
     return text
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_programs_that_the_guides_show_run(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(0, 600, 1, 4).selectExpr(
         "id as label", "array(float(id), float(7), float(3)) as image"
@@ -780,7 +780,7 @@ def with_changes(text: str, *changes: tuple[str, str]) -> str:
     return text
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_programs_of_the_guide_to_pipelines_run(spark: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyspark.ml")
     columns = "id % 7 + 0.5 as age", "id % 3 + 1.5 as height", "id % 5 as label"
@@ -805,7 +805,7 @@ def test_the_programs_of_the_guide_to_pipelines_run(spark: Any, tmp_path: Path) 
     assert names["best"].transform(frame).select("prediction").distinct().collect() == [(32.0,)]
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 def test_the_programs_and_the_command_of_the_guide_to_scoring_run(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -850,7 +850,7 @@ def test_the_programs_and_the_command_of_the_guide_to_scoring_run(
     assert spark.read.json(f"{tmp_path}/scored").where("p[3] > 0.5").count() == 3
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(300)  # PyTorch is imported in five processes
 def test_the_programs_of_the_guide_from_torchdistributor_and_horovod_run(spark: Any) -> None:
     guide = "from-torchdistributor.md"

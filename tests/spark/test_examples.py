@@ -45,7 +45,7 @@ for name in {NAMES!r}:
 print("===", flush=True)
 """
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

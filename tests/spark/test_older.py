@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.versions import ROOT, Version, environment, running
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 _RUN_S = 900
 _END_S = 30

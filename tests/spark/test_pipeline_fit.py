@@ -302,7 +302,7 @@ def test_loops_refuse_what_they_would_ignore() -> None:
         keras_training(keras_line)(SimpleNamespace(**{**none, "resume": "a-job"}), None)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(500)
 def test_a_torch_module_is_trained_without_a_loop_of_ones_own(
     spark: Any, plane: Any, tmp_path: Path
@@ -324,7 +324,7 @@ def test_a_torch_module_is_trained_without_a_loop_of_ones_own(
     assert os.path.exists(place)
 
 
-@pytest.mark.thorough
+@pytest.mark.nightly
 @pytest.mark.timeout(500)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_keras_model_is_trained_without_a_loop_of_ones_own(

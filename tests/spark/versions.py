@@ -19,14 +19,14 @@ class Version(enum.Enum):
 
     NEWEST = "4"
     OLDER = "3.5"
-    """In `.spark35`, put there by ``tools/setup spark``."""
+    """In `.spark35`, put there by ``tools/setup older-spark``."""
 
     @property
     def home(self) -> Path:
         """SPARK_HOME: the pyspark package, which brings Spark's jars and scripts."""
         if self is Version.OLDER:
             home = _OLDER / "pyspark"
-            assert home.is_dir(), f"no Spark 3.5 in {home}; run: tools/setup spark"
+            assert home.is_dir(), f"no Spark 3.5 in {home}; run: tools/setup older-spark"
             return home
         for place in map(Path, sys.path):
             # Not by importing it: in a run on the older Spark that one comes first.
@@ -90,5 +90,5 @@ def settings(folder: Path, version: Version | None = None) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    for each in Version:
+    for each in (Version.NEWEST, *([Version.OLDER] if _OLDER.is_dir() else [])):
         class_archive.make(each.home, _JAVA, environment(each))

@@ -30,7 +30,7 @@ from tests.yarn.test_faults import births, last_step, steps, stop
 
 pytestmark = [
     pytest.mark.timeout(600),
-    pytest.mark.thorough,
+    pytest.mark.nightly,
 ]
 
 SOON_S = 120.0

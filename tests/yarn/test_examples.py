@@ -17,7 +17,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.locks import Lock
 from tests.yarn.runner import until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 PROOF = "proof"
 """The output folder the ranks tell in which samples they saw."""

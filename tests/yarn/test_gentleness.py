@@ -25,7 +25,7 @@ from tests.yarn import unmanaged
 from tests.yarn.relay import Relay
 from tests.yarn.runner import Yarn, YarnJob, until
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 JOBS = 100
 WINDOW_S = 30.0

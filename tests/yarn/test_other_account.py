@@ -20,7 +20,7 @@ from tests.security.strangers import needs_root
 from tests.yarn.runner import DAEMON_S, SMALL, Yarn, until
 from tests.yarn.test_security import attack_as_another_user
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough, needs_root]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly, needs_root]
 
 ACCOUNT = "daemon"
 TRAINS = """

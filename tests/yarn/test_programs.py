@@ -17,7 +17,7 @@ from tests.programs.test_mpi import DIGITS, mpi
 from tests.programs.test_torch_elastic import SHARDED
 from tests.programs.test_torch_libraries import DATA, PROGRAMS
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 RAY = """
 import ray

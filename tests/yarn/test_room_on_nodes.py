@@ -12,7 +12,7 @@ from tests.hadoop.options import Scheduler
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until, with_defaults
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 CAPACITY = {"properties": {"yarn.scheduler.capacity.node-locality-delay": "40"}}
 FAIR = {"scheduler": Scheduler.FAIR}

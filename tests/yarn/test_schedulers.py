@@ -18,7 +18,7 @@ from tests.hadoop.options import Gpus, Scheduler
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import DAEMON_S, Yarn, until, with_defaults
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]
 
 DOUBTS = ("may not run", "put the job into", "does not heed")
 GANG = """

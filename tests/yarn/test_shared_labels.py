@@ -10,7 +10,7 @@ from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn
 from tests.yarn.test_schedulers import run
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")

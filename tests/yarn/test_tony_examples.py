@@ -12,7 +12,7 @@ from howdah.spec.problems import JobFileError
 from tests.yarn.tony import MEMORY, Tony, conf
 from tests.yarn.tony_examples import EXAMPLES, RAY, Example
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 def name_of(example: Example) -> str:

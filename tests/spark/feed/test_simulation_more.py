@@ -11,7 +11,7 @@ from tests.spark.feed.test_simulation import SCHEDULES
 PARTS = 8
 IN_PART = 10_000
 
-pytestmark = pytest.mark.thorough
+pytestmark = pytest.mark.nightly
 
 
 @pytest.mark.timeout(600)
