@@ -22,15 +22,14 @@ from hypothesis import settings
 
 from howdah.agent import ports
 from tests import leaks
+from tests.seed import IN_CI, SEED
 
-pytest_plugins = ["tests.hadoop.plugin", "tests.schedule"]
+pytest_plugins = ["tests.hadoop.plugin", "tests.schedule", "tests.story"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 
-_IN_CI = bool(os.environ.get("CI"))
-_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "dev")
-_SEED = int(os.environ.get("HOWDAH_SEED") or (20261121 if _IN_CI else secrets.randbelow(2**31)))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev")
 settings.load_profile(_PROFILE)
 
 
@@ -71,7 +70,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"hypothesis profile {_PROFILE}; seed {_SEED} (HOWDAH_SEED={_SEED} repeats it)"
+    return f"hypothesis profile {_PROFILE}; seed {SEED} (HOWDAH_SEED={SEED} repeats it)"
 
 
 @pytest.hookimpl(trylast=True)
@@ -98,7 +97,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture(scope="session")
 def seed() -> int:
     """The run's seed, printed in pytest's header."""
-    return _SEED
+    return SEED
 
 
 @pytest.fixture
