@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Iterator
 
 import pytest
+
+from tests.agent.rig import shared_nursery
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_nursery() -> Iterator[None]:
+    with shared_nursery():
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import secrets
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -45,7 +47,7 @@ JOB = f"rig-20261121-120000-{secrets.token_hex(3)}"
 CONTAINER = "c1"
 TASK = Task("worker", 0)
 HOST = "127.0.0.1"
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 M = TypeVar("M")
 
@@ -63,7 +65,7 @@ async def until(what: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
 def python(code: str, **env: str) -> ProcessSpec:
     """A program that runs that Python code."""
     return ProcessSpec(
-        argv=(sys.executable, "-u", "-c", code), env={"PATH": os.environ["PATH"], **env}
+        argv=(sys.executable, "-S", "-u", "-c", code), env={"PATH": os.environ["PATH"], **env}
     )
 
 
@@ -72,12 +74,154 @@ def shell(text: str, **env: str) -> ProcessSpec:
     return ProcessSpec(argv=("/bin/bash", "-c", text), env={"PATH": os.environ["PATH"], **env})
 
 
+NURSERY = """
+import json, os, select, signal, sys
+import howdah.agent.main
+
+signal.signal(signal.SIGCHLD, lambda *_: None)
+wake = os.pipe2(os.O_NONBLOCK)
+signal.set_wakeup_fd(wake[1])
+while True:
+    ready, _, _ = select.select([0, wake[0]], [], [])
+    if wake[0] in ready:
+        os.read(wake[0], 4096)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            print(pid, os.waitstatus_to_exitcode(status), flush=True)
+    if 0 in ready:
+        line = sys.stdin.buffer.raw.readline()
+        if not line:
+            break
+        file, errors, test = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()
+            os.environ["PYTEST_CURRENT_TEST"] = test
+            out = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            os.dup2(out, 1)
+            os.dup2(out, 2)
+            signal.set_wakeup_fd(-1)
+            os.closerange(3, 2**20)
+            sys.exit(howdah.agent.main.main(file))
+        print("pid", pid, flush=True)
+"""
+"""Forks agents, as a node daemon does: an interpreter of its own for each test's would cost ten times as much."""
+
+
+class Nursery:
+    """The process that agents are forked from, one for all tests of a run."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", NURSERY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._codes: dict[int, int] = {}
+
+    def fork(self, file: Path, errors: Path) -> Forked:
+        """An agent with that launch file."""
+        assert self._process.stdin is not None
+        line = json.dumps([str(file), str(errors), os.environ.get("PYTEST_CURRENT_TEST", "")])
+        self._process.stdin.write(line.encode() + b"\n")
+        self._process.stdin.flush()
+        while (said := self._hear())[0] != b"pid":
+            pass
+        return Forked(self, int(said[1]))
+
+    def code(self, pid: int, *, wait: bool = False) -> int | None:
+        """The exit code of an agent that has ended."""
+        assert self._process.stdout is not None
+        while pid not in self._codes:
+            if not wait and not select.select([self._process.stdout], [], [], 0)[0]:
+                return None
+            self._hear()
+        return self._codes[pid]
+
+    def _hear(self) -> list[bytes]:
+        assert self._process.stdout is not None
+        line = b""
+        # Unbuffered, for `select` tells only of what has not been read.
+        while not line.endswith(b"\n"):
+            byte = os.read(self._process.stdout.fileno(), 1)
+            assert byte, "the nursery has ended"
+            line += byte
+        said = line.split()
+        if said[0] != b"pid":
+            self._codes[int(said[0])] = int(said[1])
+        return said
+
+    def close(self) -> None:
+        """End it; its agents have ended."""
+        self._process.communicate()
+
+
+class Forked:
+    """An agent's process, with the methods of `subprocess.Popen` that are needed."""
+
+    def __init__(self, nursery: Nursery, pid: int) -> None:
+        self._nursery = nursery
+        self.pid = pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._nursery.code(self.pid)
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self) -> int | None:
+        return self._nursery.code(self.pid, wait=True)
+
+    def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if self.poll() is None:
+                os.kill(self.pid, number)
+
+
+_nurseries: list[Nursery] = []
+_shared: list[bool] = []
+
+
+def nursery() -> Nursery:
+    """The one there is, or a new one."""
+    if not _nurseries:
+        _nurseries.append(Nursery())
+    return _nurseries[0]
+
+
+def close_nursery() -> None:
+    while _nurseries:
+        _nurseries.pop().close()
+
+
+@contextlib.contextmanager
+def shared_nursery() -> Iterator[None]:
+    """Agents of all rigs come from the same nursery meanwhile; else each rig ends its own."""
+    _shared.append(True)
+    try:
+        yield
+    finally:
+        _shared.pop()
+        close_nursery()
+
+
 class Agent:
     """One real agent's process."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
+        process: Forked,
         launch: AgentLaunch,
         errors: Path,
         heard_out: Callable[[], bool],
@@ -188,6 +332,8 @@ class Rig:
         await self.vanish()
         for agent in self.agents:
             await until(lambda agent=agent: not agent.marked())
+        if not _shared:
+            close_nursery()
 
     # -- being a coordinator ---------------------------------------------------------------------
 
@@ -316,14 +462,7 @@ class Rig:
         file, launch = self.launch_file(**changes)
         Path(launch.work_dir).mkdir(parents=True, exist_ok=True)
         errors = self.folder / f"agent-{len(self.agents)}.err"
-        with errors.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "howdah.agent.main", str(file)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,
-            )
+        process = nursery().fork(file, errors)
         agent = Agent(process, launch, errors, lambda: process.pid not in self._talking)
         self.agents.append(agent)
         return agent

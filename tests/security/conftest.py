@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.agent.conftest import pytest_pyfunc_call
+from tests.agent.conftest import one_nursery, pytest_pyfunc_call
 
-__all__ = ["pytest_pyfunc_call"]
+__all__ = ["one_nursery", "pytest_pyfunc_call"]
