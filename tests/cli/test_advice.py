@@ -15,7 +15,8 @@ import pytest
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import Sample
-from tests.cli.howdah import ended_at_last, howdah, job_file, newest, start, until
+from tests.cli.howdah import ended_at_last, job_file, newest, start, until
+from tests.cli.inside import howdah
 
 REPORTS = """
 import os, time

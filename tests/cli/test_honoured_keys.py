@@ -12,7 +12,8 @@ import pytest
 
 from howdah.backends.local import machine
 from howdah.backends.support import Unsupported, unsupported
-from tests.cli.howdah import gone, howdah, job_file, newest
+from tests.cli.howdah import gone, job_file, newest
+from tests.cli.inside import howdah
 from tests.packing import environments
 
 VALUES: dict[str, Any] = {

@@ -13,7 +13,8 @@ from howdah.cli.main import main
 from howdah.client.lookup import listing
 from howdah.client.sync import JobHandle
 from howdah.storage.jobdir import StorageError, base_folder, list_jobs
-from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, start, until
+from tests.cli.howdah import gone, job_file, newest, node_pid, start, until
+from tests.cli.inside import howdah
 
 SAVES = """
 import signal, sys, time

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from howdah.storage.jobdir import base_folder
-from tests.cli.howdah import howdah
+from tests.cli.inside import howdah
 from tests.unit.storage.test_last_release import DATA, JOB_ID
 
 

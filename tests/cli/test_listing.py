@@ -9,7 +9,8 @@ import pytest
 
 from howdah.cli.main import main
 from howdah.storage.jobdir import user_name
-from tests.cli.howdah import howdah, job_file
+from tests.cli.howdah import job_file
+from tests.cli.inside import howdah
 
 
 def test_jobs_are_listed_by_tag_name_user_and_time(

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from howdah.cli.main import main
-from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, resolved, start, until
+from tests.cli.howdah import gone, job_file, newest, node_pid, resolved, start, until
+from tests.cli.inside import howdah
 
 pytestmark = pytest.mark.timeout(180)
 """Each runs up to 15 commands, one after another."""

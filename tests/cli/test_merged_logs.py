@@ -6,7 +6,8 @@ import datetime
 import re
 from pathlib import Path
 
-from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+from tests.cli.howdah import gone, job_file, newest, start, until
+from tests.cli.inside import howdah
 
 TURNS = """
 import os, time

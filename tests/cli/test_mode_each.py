@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.cli.howdah import howdah, job_file
+from tests.cli.howdah import job_file
+from tests.cli.inside import howdah
 
 TELLS = """
 import json

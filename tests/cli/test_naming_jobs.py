@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import howdah as api
-from tests.cli.howdah import gone, howdah, job_file, newest, until
+from tests.cli.howdah import gone, job_file, newest, until
+from tests.cli.inside import howdah
 
 WAITS = """
 import os, time

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests import leaks
-from tests.cli.howdah import gone, howdah, job_file, lose, newest, start, until
+from tests.cli.howdah import gone, job_file, lose, newest, start, until
+from tests.cli.inside import howdah
 
 WAITS = """
 import os, time

@@ -14,7 +14,8 @@ import pytest
 
 import howdah as howdah_api
 from howdah.storage.jobdir import JobDirectory
-from tests.cli.howdah import Run, howdah, job_file, newest, start, until
+from tests.cli.howdah import Run, job_file, newest, start, until
+from tests.cli.inside import howdah
 
 PROGRAM = """
 import os, pathlib, time

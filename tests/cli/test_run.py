@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import HOWDAH, gone, howdah, job_file, newest, node_pid, start, until
+from tests.cli.howdah import HOWDAH, gone, job_file, newest, node_pid, start, until
+from tests.cli.inside import howdah
 
 HELLO = """
 import os, sys

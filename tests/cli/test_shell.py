@@ -7,7 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.cli.howdah import HOWDAH, howdah, job_file, newest
+from tests.cli.howdah import HOWDAH, job_file, newest
+from tests.cli.inside import howdah
 
 
 def completed(*words: str) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from howdah.storage.jobdir import base_folder, list_jobs
-from tests.cli.howdah import howdah
+from tests.cli.inside import howdah
 
 COMMANDS = (("check",), ("run",), ("run", "--dry-run"), ("submit",))
 

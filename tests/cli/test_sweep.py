@@ -11,7 +11,8 @@ import pytest
 import howdah as howdah_api
 from howdah.client.lookup.find import find
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
-from tests.cli.howdah import ended_at_last, howdah, job_file, start, until
+from tests.cli.howdah import ended_at_last, job_file, start, until
+from tests.cli.inside import howdah
 
 PROGRAM = """
 import os

@@ -6,7 +6,8 @@ import os
 import signal
 from pathlib import Path
 
-from tests.cli.howdah import howdah, job_file, newest, start, until
+from tests.cli.howdah import job_file, newest, start, until
+from tests.cli.inside import howdah
 
 FIRST_ENDS_AT_STEP_7 = """
 import os

@@ -8,7 +8,8 @@ from textwrap import indent
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+from tests.cli.howdah import gone, job_file, newest, start, until
+from tests.cli.inside import howdah
 
 SPOILS_ITS_STORE = """
 import os

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from howdah.wire.status import JobView
-from tests.cli.howdah import Run, gone, howdah, job_file, newest
+from tests.cli.howdah import Run, gone, job_file, newest
+from tests.cli.inside import howdah
 
 SAVES = """
 import os, pathlib, sys, time

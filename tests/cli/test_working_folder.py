@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest
+from tests.cli.howdah import gone, job_file, newest
+from tests.cli.inside import howdah
 
 WRITES_EVERYWHERE = """
 import os
