@@ -8,16 +8,16 @@ from pathlib import Path
 
 from howdah.core.messages import (
     DumpStacks,
+    Held,
     HeldPhase,
     StacksTaken,
-    StopTask,
     TaskExited,
     TaskPrepared,
     TaskStarted,
 )
 from howdah.wire import authority
 from howdah.wire.messages import Heartbeat, Refuse, Welcome
-from tests.agent.rig import TASK, Rig, alive, kill, python, shell, start_message, until
+from tests.agent.rig import TASK, Rig, alive, kill, python, shell, until
 
 SRC = str(Path(__file__).parents[2] / "src")
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -45,23 +45,7 @@ async def test_programs_run_on_while_a_new_coordinator_takes_over(tmp_path: Path
 
 
 async def test_an_end_without_a_coordinator_is_told_to_the_next_one(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = await rig.agent()
-        await rig.prepare()
-        started = await rig.start(shell("echo up; read -t 1000 < /dev/tcp/127.0.0.1/1; sleep 1000"))
-        await until(lambda: agent.log())
-        await rig.vanish()
-        kill(started.pids[0])
-        await until(lambda: not agent.marked())
-        await rig.begin()
-        hello = await rig.connected(2)
-        assert hello.held is not None and hello.held.exit is not None
-        assert (hello.held.phase, hello.held.exit.signal) == (HeldPhase.EXITED, 9)
-
-
-async def test_values_reported_without_a_coordinator_are_told_to_the_next_one(
-    tmp_path: Path,
-) -> None:
+    """And the values that it reported meanwhile."""
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         await rig.prepare()
@@ -69,7 +53,7 @@ async def test_values_reported_without_a_coordinator_are_told_to_the_next_one(
         code = (
             "from howdah import task\nimport os, time\nprint('up')\n"
             f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-            "task.report(step=9, accuracy=0.97)"
+            "task.report(step=9, accuracy=0.97); os.kill(os.getpid(), 9)"
         )
         await rig.start(python(code, PYTHONPATH=SRC))
         await until(lambda: agent.log())
@@ -78,6 +62,9 @@ async def test_values_reported_without_a_coordinator_are_told_to_the_next_one(
         go.touch()
         await until(lambda: not agent.marked())
         await rig.begin()
+        hello = await rig.connected(2)
+        assert hello.held is not None and hello.held.exit is not None
+        assert (hello.held.phase, hello.held.exit.signal) == (HeldPhase.EXITED, 9)
         last = await rig.hear(Heartbeat, lambda m: m.sample is not None)
         assert last.sample is not None
         assert (last.attempt, last.step, last.sample.values) == (1, 9, {"accuracy": 0.97})
@@ -105,54 +92,6 @@ async def test_an_end_during_the_handshake_is_not_lost(tmp_path: Path) -> None:
         assert (await rig.hear(TaskExited)).exit.signal == 9
 
 
-async def test_a_prepared_attempt_survives_a_take_over(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        prepared = await rig.prepare(ports=2)
-        await rig.vanish()
-        await rig.begin()
-        hello = await rig.connected(2)
-        assert hello.held is not None
-        assert (hello.held.phase, hello.held.ports) == (HeldPhase.PREPARED, prepared.ports)
-        rig.tell(start_message(shell("exit 3")))
-        assert (await rig.exit()).code == 3
-
-
-async def test_an_exited_attempt_is_held_until_a_newer_one_comes(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.run(shell("exit 3"))
-        for count in (2, 3):
-            await rig.vanish()
-            await rig.begin()
-            hello = await rig.connected(count)
-            assert hello.held is not None and hello.held.exit is not None
-            assert hello.held.exit.code == 3
-        await rig.prepare(attempt=2)
-        await rig.vanish()
-        await rig.begin()
-        hello = await rig.connected(4)
-        assert hello.held is not None and hello.held.attempt == 2
-
-
-async def test_an_agent_waits_for_its_first_coordinator(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.vanish()
-        (tmp_path / "coordinator.json").unlink()
-        agent = rig.spawn()
-        await until(lambda: watchdog_is_there(agent))
-        await rig.begin()
-        await rig.connected()
-        await rig.prepare()
-
-
-def watchdog_is_there(agent: object) -> bool:
-    try:
-        return bool(agent.watchdog())  # type: ignore[attr-defined]
-    except AssertionError:
-        return False
-
-
 async def test_without_a_coordinator_for_its_lease_an_agent_ends_everything(
     tmp_path: Path,
 ) -> None:
@@ -170,17 +109,19 @@ async def test_without_a_coordinator_for_its_lease_an_agent_ends_everything(
         assert "its lease" in agent.errors.read_text()
 
 
-async def test_the_lease_begins_anew_with_each_connection(tmp_path: Path) -> None:
-    async with Rig(tmp_path, lease_s=6.0) as rig:
+async def test_a_coordinator_on_the_same_host_may_stand_still_for_longer_than_the_lease(
+    tmp_path: Path,
+) -> None:
+    """And the lease begins anew with each connection."""
+    async with Rig(tmp_path, lease_s=3.0) as rig:
+        rig.deaf = True
         agent = await rig.agent()
-        first_loss = time.monotonic()
-        for count in (2, 3, 4):
-            await rig.vanish()
-            await rig.begin()
-            await rig.connected(count)
-            # The next loss comes when a lease that ran from the first one is over.
-            while time.monotonic() - first_loss <= rig.lease_s:
-                await rig.hear(Heartbeat, after=len(rig.heard))
+        begun = time.monotonic()
+        while time.monotonic() - begun <= rig.lease_s + 1.0:
+            await rig.hear(Heartbeat, after=len(rig.heard))
+        await rig.vanish()
+        await rig.begin()
+        await rig.connected(2)
         await rig.hear(Heartbeat, after=len(rig.heard))
         assert agent.process.poll() is None
 
@@ -202,18 +143,6 @@ async def test_an_open_connection_on_which_nobody_hears_the_agent_does_not_keep_
         assert await agent.code(30) == 3
         assert not alive(started.pids[0])
         assert "its lease" in agent.errors.read_text()
-
-
-async def test_a_coordinator_on_the_same_host_may_stand_still_for_longer_than_the_lease(
-    tmp_path: Path,
-) -> None:
-    async with Rig(tmp_path, lease_s=2.0) as rig:
-        rig.deaf = True
-        agent = await rig.agent()
-        begun = time.monotonic()
-        while time.monotonic() - begun <= 2 * rig.lease_s:
-            await rig.hear(Heartbeat, after=len(rig.heard))
-        assert agent.process.poll() is None
 
 
 async def renewed(rig: Rig) -> None:
@@ -265,8 +194,22 @@ async def test_an_agent_that_is_refused_ends_and_does_not_come_back(tmp_path: Pa
 
 
 async def test_an_agent_that_is_sent_away_later_ends_its_program(tmp_path: Path) -> None:
+    """Its first coordinator came late, and the next ones hung up at once."""
     async with Rig(tmp_path) as rig:
-        agent = await rig.agent()
+        await rig.vanish()
+        (tmp_path / "coordinator.json").unlink()
+        answers = [ConnectionError("hung up by the test"), ConnectionError("again")]
+
+        def answer(hello: object) -> Welcome:
+            if answers:
+                raise answers.pop()
+            return rig.welcome()
+
+        rig.answer = answer
+        agent = rig.spawn()
+        await until(agent.watchdog_or_none)
+        await rig.begin()
+        await rig.connected(3)
         await rig.prepare()
         started = await rig.start(python(FOREVER))
         rig.tell(Refuse(reason="go away"))
@@ -288,34 +231,10 @@ async def test_a_coordinator_of_another_job_is_not_believed(tmp_path: Path) -> N
         assert not rig.hellos
 
 
-async def test_a_coordinator_that_hangs_up_at_once_is_tried_again(tmp_path: Path) -> None:
+async def test_addresses_are_taken_from_the_launch(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
-        count = 0
-
-        def answer(hello: object) -> Welcome:
-            nonlocal count
-            count += 1
-            if count <= 2:
-                raise ConnectionError("hung up by the test")
-            return rig.welcome()
-
-        rig.answer = answer
-        rig.spawn()
-        await rig.connected(3)
-        await rig.prepare()
-
-
-async def test_known_addresses_serve_where_there_is_no_file(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent(
-            coordinator_file=None, coordinators=(("127.0.0.1", 1), ("127.0.0.1", rig.port))
-        )
-        await rig.prepare()
-
-
-async def test_the_address_set_for_the_job_is_advertised(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
+        known = (("127.0.0.1", 1), ("127.0.0.1", rig.port))
+        await rig.agent(coordinator_file=None, coordinators=known)
         assert rig.hellos[-1].host == "127.0.0.1"
         await rig.agent(container_id="c2", host="127.0.0.5")
         assert rig.hellos[-1].host == "127.0.0.5"
@@ -329,29 +248,28 @@ async def test_a_lost_coordinator_in_the_middle_of_everything_changes_no_outcome
     """Break the connection at each step; the new coordinator goes on from what is held."""
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        for attempt in (1, 2):
-            await rig.prepare(attempt)
+
+        async def next_coordinator() -> Held:
+            count = len(rig.hellos)
             await rig.vanish()
             await rig.begin()
-            await rig.connected(len(rig.hellos) + 1)
+            held = (await rig.connected(count + 1)).held
+            assert held is not None
+            return held
+
+        for attempt in (1, 2):
+            prepared = await rig.prepare(attempt, ports=2)
+            held = await next_coordinator()
+            assert (held.phase, held.ports) == (HeldPhase.PREPARED, prepared.ports)
             await rig.hear(TaskPrepared, lambda m, a=attempt: m.attempt == a)
             await rig.start(shell("echo up; sleep 1000"), attempt=attempt)
-            await rig.vanish()
-            await rig.begin()
-            await rig.connected(len(rig.hellos) + 1)
+            held = await next_coordinator()
+            assert (held.attempt, held.phase) == (attempt, HeldPhase.RUNNING)
             await rig.hear(TaskStarted, lambda m, a=attempt: m.attempt == a)
-            rig.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=0))
-            await rig.vanish()
-            await rig.begin()
-            hello = await rig.connected(len(rig.hellos) + 1)
-            assert hello.held is not None
-            if hello.held.phase is HeldPhase.RUNNING:  # the stop was lost with the connection
-                rig.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=0))
-            await rig.exit(attempt)
-
-
-async def test_an_interface_that_is_not_there_is_explained_at_once(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = rig.spawn(interface="nosuch0")
-        assert await agent.code() == 2
-        assert "no network interface 'nosuch0'" in agent.errors.read_text()
+            rig.tell_stop(attempt, grace_s=0)
+            held = await next_coordinator()
+            if held.phase is HeldPhase.RUNNING:  # the stop was lost with the connection
+                rig.tell_stop(attempt, grace_s=0)
+            exit = await rig.exit(attempt)
+            held = await next_coordinator()
+            assert (held.attempt, held.exit) == (attempt, exit), "until a newer one comes"

@@ -92,22 +92,6 @@ async def test_a_place_that_is_back_at_the_end_has_all_that_was_written(tmp_path
     assert (away / "tensorboard/worker-0/events.1").read_text() == "one two"
 
 
-async def test_what_a_place_has_not_taken_in_time_is_in_the_exit_and_fails_nothing(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "job").write_text("in the way")
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(save_s=2.0)
-        await rig.start(python(WRITE, EVENTS=f"{HERE}/tensorboard"), mirror=push(tmp_path))
-        (tmp_path / "containers/c1/task/go").touch()
-        exit = await rig.exit()
-        assert exit.code == 0
-        (line,) = exit.unsaved
-        assert line.startswith("TensorBoard files: ")
-        assert str(tmp_path / "job") in line
-
-
 async def test_a_place_that_will_never_take_it_is_not_waited_for(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

@@ -13,7 +13,7 @@ import psutil
 from howdah.agent import ports
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
-from tests.agent.rig import TASK, Rig, python, shell, start_message, until
+from tests.agent.rig import TASK, Rig, python, until
 from tests.agent.test_checkpoints import chief, outputs, saved_before, settings
 
 WRITE = "open('checkpoints/step', 'w').write('500')\n"
@@ -33,67 +33,38 @@ def notes(rig: Rig) -> list[str]:
 async def test_a_failure_is_said_before_what_is_left_is_saved(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path))
+        await rig.prepare(checkpoint=settings(tmp_path), save_s=900.0)
         store = away(tmp_path)
         await rig.start(chief(WRITE + "raise SystemExit(3)"))
         saving = await rig.hear(TaskSaving)
         assert (saving.exit.code, saving.attempt) == (3, 1)
-        assert 1000 < saving.limit_s <= 1800
+        assert 500 < saving.limit_s <= 900
         assert not [message for message in rig.heard if isinstance(message, TaskExited)]
-        store.unlink()
-        assert (await rig.exit()).unsaved == ()
-        assert await rig.hear(CheckpointSaved)
-
-
-async def test_saving_that_takes_long_is_said_and_is_no_hang(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path), save_s=900.0)
-        store = away(tmp_path)
-        await rig.start(chief(WRITE))
-        saving = await rig.hear(TaskSaving)
-        assert (saving.exit.code, saving.exit.unsaved) == (0, ())
-        assert 800 < saving.limit_s < 900
-        place = len(rig.heard)
-        assert (await rig.hear(Heartbeat, after=place)).progress_s == 0.0
-        store.unlink()
-        assert (await rig.exit()).code == 0
-
-
-async def test_an_end_with_nothing_to_save_is_said_once(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path), outputs=outputs(tmp_path))
-        await rig.start(shell("exit 3"))  # not the chief, and without outputs
-        await rig.exit()
-        assert not [message for message in rig.heard if isinstance(message, TaskSaving)]
-
-
-async def test_an_agent_that_saves_says_so_to_a_new_coordinator(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path))
-        store = away(tmp_path)
-        await rig.start(chief(WRITE + "raise SystemExit(3)"))
-        await rig.hear(TaskSaving)
+        beat = await rig.hear(Heartbeat, after=len(rig.heard))
+        assert beat.progress_s == 0.0, "saving is no hang"
+        # A new coordinator hears the same.
         await rig.vanish()
         place = len(rig.heard)
         await rig.begin()
         held = (await rig.connected(2)).held
         assert held is not None and held.exit is not None
         assert (held.phase, held.exit.code) == (HeldPhase.SAVING, 3)
-        assert 1000 < held.save_s <= 1800
+        assert 500 < held.save_s <= 900
         await rig.hear(TaskSaving, after=place)
         store.unlink()
-        assert (await rig.exit()).code == 3
+        assert (await rig.exit()).unsaved == ()
+        assert await rig.hear(CheckpointSaved)
 
 
 async def test_a_later_stop_leaves_less_time_to_save(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path), save_s=3600.0)
+        await rig.prepare(checkpoint=settings(tmp_path), outputs=outputs(tmp_path), save_s=3600.0)
         store = away(tmp_path)
-        await rig.start(chief(WRITE))
+        await rig.start(chief(WRITE + "open('results/a', 'w').write('1')"))
+        # The store of checkpoints is away: outputs are copied nevertheless.
+        await until((tmp_path / "out/results/a").exists)
+        await until(lambda: not copying(tmp_path))
         await rig.hear(TaskSaving)
         await rig.hear(AgentNote)  # the watcher has met the store
         place = len(rig.heard)
@@ -108,21 +79,6 @@ async def test_a_later_stop_leaves_less_time_to_save(tmp_path: Path) -> None:
         (line,) = exit.unsaved
         assert line.startswith(f"checkpoints: {store} can't be written: ")
         assert not agent.marked()
-
-
-async def test_a_program_that_is_stopped_has_the_stop_s_time_to_save(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path), save_s=3600.0)
-        store = away(tmp_path)
-        code = WRITE + "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
-        await rig.start(chief(code + "print('up')\nsignal.pause()"))
-        await until(lambda: agent.log())
-        await rig.hear(AgentNote)  # the watcher has met the store
-        exit = await rig.stop(grace_s=20, save_s=0.5)
-        assert exit.code == 0
-        (line,) = exit.unsaved
-        assert line.startswith(f"checkpoints: {store} can't be written: ")
 
 
 async def test_a_stop_that_gives_no_time_to_save_is_obeyed(tmp_path: Path) -> None:
@@ -142,36 +98,24 @@ async def test_a_stop_that_gives_no_time_to_save_is_obeyed(tmp_path: Path) -> No
 # -- what can't be saved -------------------------------------------------------------------------
 
 
-async def test_a_store_that_cannot_be_written_is_noted_once_before_there_is_a_checkpoint(
-    tmp_path: Path,
-) -> None:
+async def test_what_cannot_be_saved_is_in_the_exit_and_noted_once(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path, store="/proc/nowhere"))
+        spec = settings(tmp_path, store="/proc/nowhere")
+        kept = outputs(tmp_path) | {"store": "/proc/nowhere"}
+        await rig.prepare(checkpoint=spec, outputs=kept)
         go = tmp_path / "go"
         wait = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-        await rig.start(chief(wait + WRITE))
-        await rig.hear(AgentNote)
+        await rig.start(chief(wait + WRITE + "open('results/a', 'w').write('1')"))
+        # Before there is a checkpoint.
+        assert "/proc/nowhere can't be written" in (await rig.hear(AgentNote)).text
         go.touch()
         exit = await rig.exit()
-        (line,) = exit.unsaved
-        assert line.startswith("checkpoints: /proc/nowhere can't be written: ")
         assert exit.code == 0
-        (note,) = notes(rig)
-        assert "/proc/nowhere can't be written" in note
-
-
-async def test_outputs_that_cannot_be_copied_are_in_the_exit_and_fail_nothing(
-    tmp_path: Path,
-) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(outputs=outputs(tmp_path) | {"store": "/proc/nowhere"})
-        await rig.start(python("open('results/a', 'w').write('1')"))
-        exit = await rig.exit()
-        assert exit.code == 0
-        (line,) = exit.unsaved
-        assert line.startswith("results: 1 of 1 files not copied to /proc/nowhere: results/a: ")
+        checkpoints, results = exit.unsaved
+        assert checkpoints.startswith("checkpoints: /proc/nowhere can't be written: ")
+        assert results.startswith("results: 1 of 1 files not copied to /proc/nowhere: results/a: ")
+        assert len([note for note in notes(rig) if note.startswith("checkpoints")]) <= 1
 
 
 async def test_outputs_are_copied_once_their_store_is_back(tmp_path: Path) -> None:
@@ -180,10 +124,8 @@ async def test_outputs_are_copied_once_their_store_is_back(tmp_path: Path) -> No
         (tmp_path / "out").write_text("not mounted")
         await rig.prepare(outputs=outputs(tmp_path))
         await rig.start(python("open('results/a', 'w').write('1')"))
-        assert (
-            f"results: 1 of 1 files not copied to {tmp_path}/out"
-            in (await rig.hear(AgentNote)).text
-        )
+        note = await rig.hear(AgentNote)
+        assert f"results: 1 of 1 files not copied to {tmp_path}/out" in note.text
         (tmp_path / "out").unlink()
         exit = await rig.exit()
         assert (exit.code, exit.unsaved) == (0, ())
@@ -196,43 +138,9 @@ def copying(folder: Path) -> bool:
     return any("copy-outputs" in line and str(folder) in " ".join(line) for line in found)
 
 
-async def test_a_store_that_is_away_for_checkpoints_costs_no_outputs(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path), outputs=outputs(tmp_path), save_s=3600.0)
-        away(tmp_path)
-        await rig.start(chief(WRITE + "open('results/a', 'w').write('1')"))
-        await until((tmp_path / "out/results/a").exists)
-        await until(lambda: not copying(tmp_path))
-        exit = await rig.stop(grace_s=0, save_s=0)
-        assert [line.partition(":")[0] for line in exit.unsaved] == ["checkpoints"]
-
-
-async def test_a_newer_checkpoint_than_the_store_s_is_not_thrown_away(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = await rig.agent()
-        await rig.prepare(checkpoint=settings(tmp_path))
-        store = away(tmp_path)
-        await rig.start(chief(WRITE))
-        await until((Path(agent.launch.work_dir) / "unsaved-checkpoint").exists)
-        assert (await rig.stop(grace_s=0, save_s=0)).unsaved
-        rig.tell(
-            Prepare(task=TASK, attempt=2, generation=2, ports=0, checkpoint=settings(tmp_path))
-        )
-        assert (await rig.exit(2)).transient, "the store is still away"
-        store.unlink()
-        again = {"generation": 3, "ports": 0, "checkpoint": settings(tmp_path)}
-        rig.tell(Prepare(task=TASK, attempt=3, **again))
-        assert "000001" in (await rig.exit(3)).failed_to_start, "others may have begun without it"
-        assert (await rig.hear(CheckpointSaved)).name == "000001"
-        prepared = await rig.prepare(attempt=4, checkpoint=settings(tmp_path))
-        assert prepared.restored is not None and prepared.restored.startswith("000001 ")
-        folder = Path(agent.launch.work_dir) / "task/checkpoints"
-        assert (folder / "step").read_text() == "500"
-
-
 async def test_what_is_saved_at_a_restore_is_what_the_job_goes_on_from(tmp_path: Path) -> None:
-    """An older version was named, for all members of the gang alike: they begin anew from the newer one."""
+    """An older version was named, for all members of the gang alike: they begin anew from the newer one,
+    which the store did not have when its attempt was stopped."""
     spec = settings(tmp_path, version=saved_before(tmp_path, step="400"))
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
@@ -242,43 +150,19 @@ async def test_what_is_saved_at_a_restore_is_what_the_job_goes_on_from(tmp_path:
         await rig.start(chief(WRITE))
         await until((Path(agent.launch.work_dir) / "unsaved-checkpoint").exists)
         assert (await rig.stop(grace_s=0, save_s=0)).unsaved
+        assert (await prepared_badly(rig, 2, checkpoint=spec)).transient, "it is still away"
         store.unlink()
         (tmp_path / "elsewhere").rename(store)
-        rig.tell(Prepare(task=TASK, attempt=2, generation=2, ports=0, checkpoint=spec))
-        exit = await rig.exit(2)
-        assert exit.transient and "000002" in exit.failed_to_start
+        exit = await prepared_badly(rig, 3, checkpoint=spec)
+        assert exit.transient and "000002" in exit.failed_to_start, "others may have begun without"
         saved = await rig.hear(CheckpointSaved)
-        assert (saved.name, saved.attempt) == ("000002", 2)
-        ended = await rig.hear(TaskExited, lambda m: m.attempt == 2)
+        assert (saved.name, saved.attempt) == ("000002", 3)
+        ended = await rig.hear(TaskExited, lambda m: m.attempt == 3)
         assert rig.heard.index(saved) < rig.heard.index(ended)
-        prepared = await rig.prepare(attempt=3, checkpoint={**spec, "version": saved.name})
+        prepared = await rig.prepare(attempt=4, checkpoint={**spec, "version": saved.name})
         assert prepared.restored is not None and prepared.restored.startswith("000002 ")
         folder = Path(agent.launch.work_dir) / "task/checkpoints"
         assert (folder / "step").read_text() == "500"
-
-
-async def test_an_attempt_saves_nothing_more_once_its_successor_elsewhere_has(
-    tmp_path: Path,
-) -> None:
-    spec = settings(tmp_path, source="each", job_id="digits-1")
-    go = tmp_path / "go"
-    code = (
-        f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
-        "open('checkpoints/step', 'w').write('101, cut off')\ntime.sleep(1000)"
-    )
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare(checkpoint=spec)
-        await rig.start(python(code))
-        await rig.agent(container_id="c2")
-        rig.tell(Prepare(task=TASK, attempt=2, generation=1, ports=0, checkpoint=spec))
-        rig.tell(start_message(python(WRITE), attempt=2))
-        assert (await rig.exit(2)).code == 0
-        go.touch()
-        note = await rig.hear(AgentNote, lambda message: message.attempt == 1)
-        assert "attempt 2 in generation 1" in note.text
-        (version,) = (tmp_path / "store/worker-0").iterdir()
-        assert (version / "step").read_text() == "500"
 
 
 # -- what may pass -------------------------------------------------------------------------------
@@ -290,42 +174,6 @@ async def prepared_badly(rig: Rig, attempt: int = 1, **more: Any) -> Any:
     return await rig.exit(attempt)
 
 
-async def test_a_store_that_is_away_at_a_restore_may_come_back(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        store = away(tmp_path)
-        exit = await prepared_badly(rig, checkpoint=settings(tmp_path))
-        assert exit.failed_to_start.startswith("its checkpoint can't be restored: ")
-        assert exit.transient
-        store.unlink()
-        await rig.prepare(attempt=2, checkpoint=settings(tmp_path))
-
-
-async def test_a_store_s_wrong_name_and_a_lost_checkpoint_are_final(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        wrong = await prepared_badly(rig, checkpoint=settings(tmp_path, store="nosuch://place/x"))
-        assert wrong.failed_to_start.startswith("its checkpoint can't be restored: ")
-        assert not wrong.transient
-        lost = await prepared_badly(rig, 2, checkpoint=settings(tmp_path, version="000017"))
-        assert "checkpoint 000017, which the job has saved, is not in" in lost.failed_to_start
-        assert not lost.transient
-
-
-async def test_a_restore_whose_process_is_killed_may_work_the_next_time(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        version = tmp_path / "store/000001"
-        version.mkdir(parents=True)
-        os.mkfifo(version / "manifest.json")  # reading it waits for a writer
-        agent = await rig.agent()
-        rig.tell(
-            Prepare(task=TASK, attempt=1, generation=1, ports=0, checkpoint=settings(tmp_path))
-        )
-        (helper,) = await until(agent.marked)
-        os.kill(helper, 9)
-        assert (await rig.exit()).transient
-
-
 def neighbours() -> tuple[int, int]:
     """Two ports beside each other that are free now."""
     while True:
@@ -335,35 +183,44 @@ def neighbours() -> tuple[int, int]:
             return first, first + 1
 
 
-async def test_ports_that_are_all_taken_may_be_free_later(tmp_path: Path) -> None:
+async def test_what_cannot_be_prepared_is_final_or_may_pass(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        wrong = await prepared_badly(rig, checkpoint=settings(tmp_path, store="nosuch://place/x"))
+        assert wrong.failed_to_start.startswith("its checkpoint can't be restored: ")
+        assert not wrong.transient
+        lost = await prepared_badly(rig, 2, checkpoint=settings(tmp_path, version="000017"))
+        assert "checkpoint 000017, which the job has saved, is not in" in lost.failed_to_start
+        assert not lost.transient
+        # The helper that restores is killed: it may work the next time.
+        version = tmp_path / "store/000001"
+        version.mkdir(parents=True)
+        os.mkfifo(version / "manifest.json")  # reading it waits for a writer
+        rig.tell(
+            Prepare(task=TASK, attempt=3, generation=1, ports=0, checkpoint=settings(tmp_path))
+        )
+        (helper,) = await until(agent.marked)
+        os.kill(helper, 9)
+        assert (await rig.exit(3)).transient
+
+
+async def test_a_host_that_lacks_what_the_task_needs_says_so(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("hello")
     async with Rig(tmp_path) as rig:
         two = neighbours()
-        await rig.agent(ports=two)
+        await rig.agent(ports=two, files={"words.txt": str(words)})
         await rig.prepare(ports=2)
         await rig.agent(container_id="c2", ports=two)
         exit = await prepared_badly(rig, 2, ports=1)
         assert "widen `[network] ports`" in exit.failed_to_start
-        assert exit.transient
-
-
-async def test_a_source_folder_that_is_gone_is_final(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent(source=str(tmp_path / "nowhere"))
-        exit = await prepared_badly(rig)
-        assert "working folder can't be made" in exit.failed_to_start
-        assert not exit.transient
-
-
-async def test_a_file_of_the_job_file_that_is_gone_is_final(tmp_path: Path) -> None:
-    """A task that has it in its folder does not need it again."""
-    words = tmp_path / "words.txt"
-    words.write_text("hello")
-    async with Rig(tmp_path) as rig:
-        await rig.agent(files={"words.txt": str(words)})
-        await rig.prepare()
+        assert exit.transient, "others may give some back"
         words.unlink()
-        await rig.prepare(attempt=2)
-        await rig.agent(container_id="c2", files={"words.txt": str(words)})
-        exit = await prepared_badly(rig, attempt=3)
+        await rig.agent(container_id="c3", files={"words.txt": str(words)})
+        exit = await prepared_badly(rig, 3)
         assert str(words) in exit.failed_to_start
+        assert not exit.transient
+        await rig.agent(container_id="c4", source=str(tmp_path / "nowhere"))
+        exit = await prepared_badly(rig, 4)
+        assert "working folder can't be made" in exit.failed_to_start
         assert not exit.transient

@@ -81,7 +81,7 @@ def make_job(
     return directory
 
 
-async def until(condition: Callable[[], Any], limit_s: float = 10.0) -> Any:
+async def until(condition: Callable[[], Any], limit_s: float = 60.0) -> Any:
     """Wait for something that has no event of its own; gives what the condition gave."""
     deadline = asyncio.get_running_loop().time() + limit_s
     while not (found := condition()):

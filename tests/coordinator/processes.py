@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,24 +64,16 @@ class Processes(FakeBackend):
                 process.terminate()
                 await until(lambda process=process: process.poll() is not None)
 
-    def notice(self, container_id: str) -> None:
-        """Say that the container will be taken back."""
-        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
-
     async def preempt(self, container_id: str, over: Callable[[], bool]) -> None:
-        """As a resource manager and a node do it: notice, SIGTERM, SIGKILL, and word of it late.
+        """As a resource manager and a node do it: notice, SIGTERM, and word of it once it has ended.
 
         ``over`` tells when the time between notice and SIGTERM is over.
         """
-        self.notice(container_id)
-        await until(over, 30.0)
+        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
+        await until(over, 60.0)
         process = self.processes[container_id]
         process.terminate()
-        await asyncio.sleep(0.25)
-        if process.poll() is None:
-            process.kill()
-        await until(lambda: process.poll() is not None)
-        await asyncio.sleep(0.5)
+        await until(lambda: process.poll() is not None, 60.0)
         if container_id in self.held:
             self.held.discard(container_id)
             self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.PREEMPTED))
@@ -97,4 +88,4 @@ async def all_here(job: World) -> None:
         begun = state.incarnation == job.coordinator.incarnation
         return begun and present and state.phase.value == "running"
 
-    await until(there, 20.0)
+    await until(there, 60.0)

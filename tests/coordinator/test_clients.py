@@ -35,7 +35,7 @@ from howdah.wire.messages import (
     Watch,
 )
 from howdah.wire.status import JobView
-from tests.coordinator.fakes import client, make_job, until
+from tests.coordinator.fakes import client, until
 from tests.coordinator.world import World, in_loop, world
 
 PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker": Role(instances=2)})
@@ -106,29 +106,6 @@ async def test_every_watcher_gets_every_record_once_and_the_end(tmp_path: Path) 
 
 
 @in_loop
-async def test_who_connects_before_the_job_has_begun_waits_for_it(tmp_path: Path) -> None:
-    async with world(tmp_path) as job:
-        coordinator = job.start()
-        gate = asyncio.Event()
-        commit = coordinator.journal.commit
-
-        async def slow_commit() -> None:
-            await gate.wait()
-            await commit()
-
-        coordinator.journal.commit = slow_commit
-        await until(job.directory.coordinator)
-        connecting = asyncio.create_task(watch(job))
-        await until(lambda: coordinator._server and coordinator._server.is_serving())
-        gate.set()
-        seen = await connecting
-        await until(lambda: seen.views and seen.records)
-        for agent in await job.backend.running(2):
-            agent.exit(0)
-        await job.finished()
-
-
-@in_loop
 async def test_a_watcher_that_comes_back_to_the_next_coordinator_misses_nothing(
     tmp_path: Path,
 ) -> None:
@@ -180,26 +157,6 @@ async def test_an_agent_is_asked_once_for_a_log_however_many_follow_it(tmp_path:
         zero.exit(0)
         one.exit(0)
         await job.finished()
-
-
-@in_loop
-async def test_logs_of_attempts_that_are_over_come_from_their_files(tmp_path: Path) -> None:
-    async with world(tmp_path, PYTORCH) as job:
-        job.start()
-        zero, one = await job.backend.running(2)
-        zero.write(b"first life\n")
-        one.exit(Exit(code=3))
-        await job.backend.running(2, attempt=2)
-        zero.write(b"second life\n")
-        seen = await watch(job, logs=True)
-        await until(lambda: seen.text(zero.task, 2) == b"second life\n")
-        assert seen.text(zero.task, 1) == b"first life\n"
-        zero.write(b"news\n")
-        zero.exit(0)
-        one.exit(0)
-        await job.finished()
-        await seen.ended()
-        assert seen.text(zero.task, 2) == b"second life\nnews\n"
 
 
 @in_loop
@@ -284,40 +241,6 @@ async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
         assert (task.cpu, task.rss_mb, task.step, task.log_size) == (1.5, 99.0, 7.0, 9)
         assert task.progress_s is not None and 0.5 <= task.progress_s < 10
         assert coordinator.metrics.since(zero.task, 0.0)[0].values == {"loss": 0.1}
-        zero.exit(0)
-        one.exit(0)
-        await job.finished()
-
-
-@in_loop
-async def test_a_status_has_the_newest_lines_though_nobody_watches(tmp_path: Path) -> None:
-    async with world(tmp_path) as job:
-        coordinator = job.start()
-        zero, one = await job.backend.running(2)
-        channel = await client(job.directory)
-        for number, line in enumerate(("loss 0.2", "loss 0.1"), start=1):
-            zero.write(line.encode() + b"\n")
-            zero.beat(log_size=9 * number, step=float(number))
-            await until(lambda number=number: coordinator.status.view().tasks[0].step == number)
-            status = await answered(channel, AskStatus())
-            (first, _) = msgspec.json.decode(status.status, type=JobView).tasks
-            assert first.last_line == line
-        zero.exit(0)
-        one.exit(0)
-        await job.finished()
-
-
-@in_loop
-async def test_a_status_comes_also_where_a_log_cannot_be_read(tmp_path: Path) -> None:
-    async with world(tmp_path) as job:
-        coordinator = job.start()
-        zero, one = await job.backend.running(2)
-        channel = await client(job.directory)
-        job.directory.log_path(Task("worker", 0), 1).mkdir(parents=True)
-        zero.beat(log_size=9, step=1.0)
-        await until(lambda: coordinator.status.view().tasks[0].step == 1.0)
-        status = await answered(channel, AskStatus())
-        assert msgspec.json.decode(status.status, type=JobView).tasks[0].last_line is None
         zero.exit(0)
         one.exit(0)
         await job.finished()
@@ -432,30 +355,6 @@ async def test_agents_without_business_here_are_refused_in_words(tmp_path: Path)
         for agent in (zero, one):
             agent.exit(0)
         assert (await job.finished()).restarts == 0
-
-
-@in_loop
-async def test_another_jobs_certificate_gets_nowhere(tmp_path: Path) -> None:
-    other = make_job(tmp_path / "other", job_id="other-20261121-120000-bbbb")
-    async with world(tmp_path) as job:
-        job.start()
-        await job.backend.running(2)
-        address = job.directory.coordinator()
-        assert address is not None
-        try:
-            channel = await connect(
-                address.host,
-                address.port,
-                tls.client_context(other.secrets, "client"),
-                job_id=job.directory.job_id,
-                receives=ToClient,
-            )
-        except OSError:
-            pass
-        else:
-            channel.send(ClientHello(job_id=job.directory.job_id))
-            assert await channel.receive(5) is None
-        assert len(job.coordinator.clients) == 0
 
 
 @in_loop

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from howdah.backends.base import Running
@@ -219,10 +220,6 @@ async def refusal(job: World, wanted: OpenExec = WANTED) -> str:
     return str(refused.value)
 
 
-def with_limit(job: Job) -> Job:
-    return Job(name=job.name, command="true", roles=job.roles, limits=Limits(exec=False))
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -266,9 +263,18 @@ class Here:
 
 
 @in_loop
-async def test_a_site_may_forbid_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_does_not_run_and_what_a_site_forbids_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("howdah.client.following.remote.site_of", lambda directory: Here(directory))
-    async with world(tmp_path, with_limit(ONE)) as job:
+    async with world(tmp_path, ONE) as job:
+        monkeypatch.setattr(job.backend, "request", nothing)
+        job.start()
+        assert "worker:0 does not run now: it is waiting" in await refusal(job)
+        unknown = OpenExec(task=Task("ps", 0))
+        assert "the job has no task ps:0; it has worker:0" in await refusal(job, unknown)
+    forbidding = msgspec.structs.replace(ONE, limits=Limits(exec=False))
+    async with world(tmp_path / "forbidding", forbidding) as job:
         job.start()
         await job.backend.running(1)
         assert "its site file has `exec = false` under [limits]" in await refusal(job)
@@ -285,19 +291,6 @@ async def test_an_older_agent_is_not_asked(tmp_path: Path, monkeypatch: pytest.M
         (agent,) = await job.backend.running(1)
         assert "the agent of worker:0 is of an older Howdah" in await refusal(job)
         assert not agent.count(DialExec)
-
-
-@in_loop
-async def test_a_task_that_does_not_run_yet_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("howdah.client.following.remote.site_of", lambda directory: Here(directory))
-    async with world(tmp_path, ONE) as job:
-        monkeypatch.setattr(job.backend, "request", nothing)
-        job.start()
-        assert "worker:0 does not run now: it is waiting" in await refusal(job)
-        unknown = OpenExec(task=Task("ps", 0))
-        assert "the job has no task ps:0; it has worker:0" in await refusal(job, unknown)
 
 
 async def nothing(*_: Any) -> None:

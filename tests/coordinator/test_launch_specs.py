@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -125,27 +124,6 @@ def test_a_start_has_programs_peers_and_limits() -> None:
     assert told.peers == (("h0", 100), ("h0", 200))
     assert (told.generation, told.run_s, told.memory_mb, told.probe) == (4, 90.0, 2048, "network")
     assert told.processes[0].env["RANK"] == "1"
-
-
-def test_every_generation_has_its_own_peers_and_cluster() -> None:
-    job = Job(framework="pytorch", command="true", roles={"worker": Role(instances=3)})
-    maker = orders(job)
-    for generation in (1, 2, 1):
-        members = tuple(
-            Member(
-                task=Task("worker", n), attempt=1, host="h", ports=(generation * 10 + n,), rank=n
-            )
-            for n in range(3)
-        )
-        topology = Topology(generation=generation, world_size=3, members=members)
-        for own in range(3):
-            told = maker.start(
-                StartTask(container_id="c", task=Task("worker", own), attempt=1, topology=topology)
-            )
-            ports = [generation * 10 + n for n in range(3)]
-            assert told.peers == tuple(("h", port) for n, port in enumerate(ports) if n != own)
-            cluster = {"worker": [f"h:{port}" for port in ports]}
-            assert json.loads(told.processes[0].env["HOWDAH_CLUSTER"]) == cluster
 
 
 def test_interpreters_are_found_where_the_job_file_says() -> None:

@@ -155,19 +155,6 @@ class _Full(FakeBackend):
 
 
 @in_loop
-async def test_the_status_has_why_containers_do_not_come(tmp_path: Path) -> None:
-    async with world(tmp_path, PYTORCH) as job:
-        job.backend = _Full()
-        source = job.start().live_job
-        await until(lambda: job.backend.requested)
-        await until(lambda: source.view().pending_reason)
-        view = source.view()
-        assert view.queue == "root.users.ada"
-        assert view.pending_reason == "the queue is full"
-        assert view.reason == "waiting for containers: worker:0, worker:1 (the queue is full)"
-
-
-@in_loop
 async def test_the_status_has_why_no_container_comes_for_a_task_that_restarts_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

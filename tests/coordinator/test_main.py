@@ -62,7 +62,7 @@ def test_a_job_that_cannot_begin_ends_in_words(tmp_path: Path) -> None:
     assert "no-such" in final.reason
 
 
-def test_a_damaged_journal_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_journal_is_named_and_left_alone_and_word_left_why(tmp_path: Path) -> None:
     directory = make_job(tmp_path, backend="local")
     journal = directory.path / "events-0001.jsonl"
     journal.write_bytes(b"this is no journal\nnor is this\n")
@@ -70,6 +70,8 @@ def test_a_damaged_journal_is_named_and_left_alone(tmp_path: Path) -> None:
     assert directory.final() is None
     assert f"{journal}, line 1" in log_of(directory)
     assert journal.read_bytes().startswith(b"this is no journal")
+    (end,) = coordinator_ends.read(directory.path)
+    assert "line 1" in end.reason
 
 
 def test_a_job_has_one_coordinator_at_a_time(tmp_path: Path) -> None:
@@ -80,14 +82,6 @@ def test_a_job_has_one_coordinator_at_a_time(tmp_path: Path) -> None:
         assert "one coordinator at a time" in log_of(directory)
     finally:
         asyncio.run(journal.close())
-
-
-def test_a_coordinator_that_fails_leaves_word_why(tmp_path: Path) -> None:
-    directory = make_job(tmp_path, backend="local")
-    (directory.path / "events-0001.jsonl").write_bytes(b"this is no journal\nnor is this\n")
-    assert run(directory) == 1
-    (end,) = coordinator_ends.read(directory.path)
-    assert "line 1" in end.reason
 
 
 def run_remote(url: str, here: Path) -> subprocess.CompletedProcess[str]:

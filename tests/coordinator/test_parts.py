@@ -144,13 +144,6 @@ def test_a_new_coordinator_shows_what_former_ones_stored_before_its_own() -> Non
     assert len(metrics.unstored()) == 1, "what is stored is not stored again"
 
 
-def test_every_sample_of_a_small_job_is_kept() -> None:
-    metrics = Metrics(2)
-    for second in range(50):
-        metrics.take(TASK, 1, Sample(time=float(second)))
-    assert len(metrics.since(TASK, -1.0)) == 50
-
-
 def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     live = LiveState()
     live.heartbeat(TASK, Heartbeat(attempt=1, step=9.0, log_size=100), 50.0)
@@ -224,18 +217,6 @@ def test_stacks_an_agent_could_not_save_are_saved(tmp_path: Path) -> None:
     assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
     assert save_stacks(directory, StacksTaken(task=TASK, attempt=3, problem="no py-spy")) == ""
     assert save_stacks(JobDirectory(tmp_path / "gone"), stacks) == ""
-
-
-def test_a_page_is_announced_once() -> None:
-    live = LiveState()
-
-    def page(attempt: int) -> WebAddress:
-        return WebAddress(task=TASK, attempt=attempt, name="TensorBoard", host="h", port=1)
-
-    assert live.announce(page(1))
-    assert not live.announce(page(1))
-    assert live.announce(page(2))
-    assert not live.announce(page(1))
 
 
 def test_a_page_that_is_announced_anew_to_the_next_coordinator_is_no_news() -> None:

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
-
-import pytest
 
 from howdah.spec.model import Checkpoint, Job, Role
 from tests.coordinator.fakes import until
@@ -37,7 +33,6 @@ while time.monotonic() < deadline:
 """
 
 
-@pytest.mark.timeout(180)
 @in_loop_for(80)
 async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
     tmp_path: Path,
@@ -78,43 +73,5 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
             assert (failure.cause, failure.counted) == ("preempted", False)
             assert failure.task == "worker:1"
             assert len(backend.processes) == 3, "only what was taken was asked for again"
-        finally:
-            await backend.end()
-
-
-@pytest.mark.timeout(180)
-@in_loop_for(80)
-async def test_a_program_whose_agent_is_away_at_the_notice_is_asked_to_save_once_it_is_back(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "train.py").write_text(SCRIPT)
-    job_file = Job(
-        name="fake",
-        framework="pytorch",
-        command=f"{sys.executable} train.py",
-        roles={"worker": Role(instances=2)},
-        checkpoint=Checkpoint(settle="50ms"),
-    )
-    async with world(tmp_path, job_file) as job:
-        backend = job.backend = Processes()
-        try:
-            coordinator = job.start()
-            await all_here(job)
-            logs = [job.directory.log_path(task, 1) for task in coordinator.live_job.tasks()]
-            await until(lambda: all("begun" in log.read_text() for log in logs))
-            container_id = coordinator.machine.state.tasks["worker:1"].container_id
-            assert container_id is not None
-            agent = backend.processes[container_id]
-            os.kill(agent.pid, signal.SIGSTOP)  # so that it does not come back at once
-            coordinator.agents.silent(container_id)
-            container = coordinator.machine.state.containers[container_id]
-            await until(lambda: not container.connected)
-            backend.notice(container_id)
-            await until(lambda: "saved" in logs[0].read_text().splitlines())
-            assert not container.connected
-            os.kill(agent.pid, signal.SIGCONT)
-            await until(lambda: "saved" in logs[1].read_text().splitlines(), 20.0)
-            await coordinator.live_job.stop("a test", "enough", firm=True)
-            await job.finished()
         finally:
             await backend.end()

@@ -3,14 +3,12 @@ coordinator calls them. Agents and programs are real processes."""
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
 
 import pytest
 
-from howdah.core.messages import AgentRegistered, ContainerEnded, ContainerEndKind
+from howdah.core.messages import AgentRegistered
 from howdah.spec.model import Job, Role
 from howdah.storage import journal
 from howdah.storage.journal import EventEntry
@@ -48,7 +46,6 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.timeout(180)
 @in_loop
 async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_over(
     source: Path,
@@ -73,65 +70,5 @@ async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_
             # The one that was taken over from others can end the job as any.
             await job.coordinator.live_job.stop("a test", "enough", firm=True)
             assert (await job.finished()).outcome == "stopped"
-        finally:
-            await backend.end()
-
-
-@pytest.mark.timeout(180)
-@in_loop
-async def test_an_agent_that_does_not_hear_is_called_again(source: Path) -> None:
-    async with world(source, JOB) as job:
-        backend = job.backend = Processes()
-        try:
-            job.start()
-            await all_here(job)
-            deaf = next(iter(backend.processes.values()))
-            os.kill(deaf.pid, signal.SIGSTOP)
-            await job.kill()
-            job.start()
-            await until(
-                lambda: (
-                    sum(c.connected for c in job.coordinator.machine.state.containers.values()) == 2
-                ),
-                20.0,
-            )
-            os.kill(deaf.pid, signal.SIGCONT)
-            await all_here(job)
-            await job.coordinator.live_job.stop("a test", "enough", firm=True)
-            await job.finished()
-        finally:
-            await backend.end()
-
-
-@pytest.mark.timeout(180)
-@in_loop
-async def test_an_agent_that_died_without_a_coordinator_is_called_no_longer_than_it_is_waited_for(
-    source: Path,
-) -> None:
-    async with world(source, JOB) as job:
-        backend = job.backend = Processes()
-        try:
-            job.start()
-            await all_here(job)
-            await job.kill()
-            container_id, dead = next(iter(backend.processes.items()))
-            dead.kill()
-            dead.wait()
-            job.start()
-
-            def gone() -> bool:
-                return container_id not in job.coordinator.machine.state.containers
-
-            await until(lambda: job.coordinator.machine.state.incarnation == 2)
-            job.backend.held.discard(container_id)
-            job.backend._emit(
-                ContainerEnded(container_id=container_id, kind=ContainerEndKind.NODE_LOST)
-            )
-            await until(gone)
-            await until(lambda: job.coordinator.machine.state.generation == 2, 20.0)
-            await all_here(job)
-            assert len(backend.processes) == 4
-            await job.coordinator.live_job.stop("a test", "enough", firm=True)
-            await job.finished()
         finally:
             await backend.end()

@@ -40,7 +40,7 @@ class World:
 
     async def finished(self) -> JobView:
         assert self._running is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self._running
 
     async def close(self) -> None:
@@ -70,7 +70,7 @@ def in_loop_for(limit_s: float) -> Callable[[Body], Callable[..., None]]:
     return around
 
 
-in_loop = in_loop_for(40)
+in_loop = in_loop_for(90)
 """With the deadline most tests have."""
 
 

@@ -301,7 +301,7 @@ def test_a_flood_of_messages_costs_only_its_sender(victim: Victim) -> None:
     memory, size = processes.memory(victim.process.pid).rss, victim.size()
 
     async def body() -> None:
-        for number in range(6):
+        for number in range(2):
             channel = await victim.agent(held=HELD)
             with contextlib.suppress(ChannelClosed, FrameError):
                 for turn in range(1500):
@@ -374,7 +374,9 @@ def hostile(kind: Any, chance: random.Random) -> Any:
             return None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 8))]
+)
 def test_no_message_of_an_agent_ends_the_coordinator(tmp_path: Path, seed: int) -> None:
     """An agent sends every message that it may send, with any values and in any order. Each is
     taken or dropped.

@@ -92,41 +92,27 @@ def attempt(port: int, data: bytes, context: ssl.SSLContext | None) -> None:
             pass
 
 
-def test_a_command_without_a_certificate_is_not_run(node: tuple[Path, int]) -> None:
+def test_a_command_without_a_tasks_certificate_is_not_run(node: tuple[Path, int]) -> None:
     """Someone reaches the port of a task that takes mpirun's commands, and sends one without TLS,
-    or over TLS without a certificate. Nothing is run."""
+    without a certificate, with another certificate of the job than its tasks', or with that of a
+    task of another job, whatever its name. Nothing is run."""
     folder, port = node
-    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
     attempt(port, request(folder), None)
-    attempt(port, request(folder), bare)
+    shown = [None, *((folder / "secrets", role) for role in ("client", "coordinator"))]
+    for name, job_id in (("of its name", JOB), ("of another name", OTHER)):
+        authority.create(job_id, folder / name)
+        shown.append((folder / name, "agent"))
+    for certificate in shown:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if certificate is not None:
+            secrets, role = certificate
+            context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
+        attempt(port, request(folder), context)
     assert not (folder / "done").exists()
 
 
-@pytest.mark.parametrize("job_id", [JOB, OTHER], ids=["of its name", "of another name"])
-def test_a_command_of_another_job_is_not_run(node: tuple[Path, int], job_id: str) -> None:
-    """A task of another job, whatever its name, sends a command to a task that takes mpirun's. It
-    is not run."""
-    folder, port = node
-    authority.create(job_id, folder / "other")
-    done = remote(folder / "other", port, f"touch {folder}/done", job_id)
-    assert done.returncode == 255
-    assert not (folder / "done").exists()
-
-
-@pytest.mark.parametrize("role", ["client", "coordinator"])
-def test_a_command_of_who_is_no_task_is_not_run(node: tuple[Path, int], role: str) -> None:
-    """Someone with another certificate of the job than its tasks' sends them a command. It is not
-    run."""
-    folder, port = node
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    secrets = folder / "secrets"
-    context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
-    attempt(port, request(folder), context)
-    assert not (folder / "done").exists()
-
-
+@pytest.mark.nightly
 def test_a_port_that_somebody_else_has_taken_is_told_no_command(
     tmp_path: Path, free_port: Callable[[], int]
 ) -> None:

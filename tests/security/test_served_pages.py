@@ -115,6 +115,19 @@ async def test_each_attempt_has_a_page_token_of_its_own_in_a_private_file(tmp_pa
         assert len(found) == 2
 
 
+def notebook(port: int) -> WebAddress:
+    """A task's page there, as its agent announced it."""
+    return WebAddress(
+        task=Task("worker", 0),
+        attempt=1,
+        name="Notebook",
+        host="127.0.0.1",
+        port=port,
+        secret="the-secret",
+        uid=os.getuid(),
+    )
+
+
 # -- the proxy -----------------------------------------------------------------------------------
 
 LISTENS = """
@@ -136,16 +149,7 @@ def test_the_proxy_tells_nothing_to_another_users_listener() -> None:
     request and no secret, not even before the agent withdraws the page."""
     with serving() as served, strangers.program(LISTENS) as thief:
         port = int(strangers.line(thief))
-        address = WebAddress(
-            task=Task("worker", 0),
-            attempt=1,
-            name="Notebook",
-            host="127.0.0.1",
-            port=port,
-            secret="the-secret",
-            uid=os.getuid(),
-        )
-        served.do(lambda job: job.link("worker:0", address))
+        served.do(lambda job: job.link("worker:0", notebook(port)))
         answer = served.get("/proxy/worker:0/")
         assert answer.status == 502
         assert f"a process of user {strangers.NOBODY}" in answer.body.decode()
@@ -170,15 +174,7 @@ def test_the_proxy_shows_nothing_of_a_listener_that_has_hung_up_already() -> Non
     with scripts of its own, is not shown as the job's."""
     with serving() as served, strangers.program(ANSWERS_AT_ONCE) as thief:
         port = int(strangers.line(thief))
-        address = WebAddress(
-            task=Task("worker", 0),
-            attempt=1,
-            name="Page",
-            host="127.0.0.1",
-            port=port,
-            uid=os.getuid(),
-        )
-        served.do(lambda job: job.link("worker:0", address))
+        served.do(lambda job: job.link("worker:0", notebook(port)))
         for _ in range(50):
             answer = served.get("/proxy/worker:0/")
             assert (answer.status, b"forged!" in answer.body) == (502, False)
@@ -188,16 +184,7 @@ def test_the_proxy_shows_a_locked_page_to_its_owner() -> None:
     """Finding 8: A page demands the attempt's secret. The job page opens it for a reader, who never
     sees the secret and cannot send another one."""
     with serving() as served, program() as port:
-        address = WebAddress(
-            task=Task("worker", 0),
-            attempt=1,
-            name="Notebook",
-            host="127.0.0.1",
-            port=port,
-            secret="the-secret",
-            uid=os.getuid(),
-        )
-        served.do(lambda job: job.link("worker:0", address))
+        served.do(lambda job: job.link("worker:0", notebook(port)))
         sent = served.get("/proxy/worker:0/").json()["headers"]
         assert sent["authorization"] == "Bearer the-secret"
         for path in ("/", "/api/v1/job", "/api/v1/records", "/api/v1/changes"):
@@ -253,7 +240,6 @@ except OSError:
 """
 
 
-@pytest.mark.timeout(180)
 def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run) -> None:
     """Finding 8: Someone calls TensorBoard's own port, or a tunnel to it, without the attempt's
     secret, and is refused. The address that `howdah tunnel` prints contains the secret; the
@@ -286,7 +272,7 @@ def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run
     run.end()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.nightly
 def test_a_notebooks_token_is_in_no_environment_and_no_document(tmp_path: Path) -> None:
     """Finding 1: Someone looks for a notebook's token in the job file, in environments, argument
     lists and logs, and does not find it. Without it, the notebook's own port and the tunnel

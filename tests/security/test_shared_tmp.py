@@ -56,8 +56,9 @@ def strangers(path: Path) -> None:
 PLANTED = [closed, open_to_all, link, file]
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("plant", PLANTED)
+@pytest.mark.parametrize(
+    "plant", [closed, *(pytest.param(plant, marks=pytest.mark.nightly) for plant in PLANTED[1:])]
+)
 def test_a_job_runs_where_its_socket_folder_was_made_by_somebody_else(
     tmp_path_factory: pytest.TempPathFactory, plant: Callable[[Path], None]
 ) -> None:
@@ -182,7 +183,6 @@ def test_gpus_are_had_whatever_stands_in_the_place_of_their_locks(
         assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("what", ["pipe", "socket", "link", "folder"])
 def test_a_gpu_lock_that_is_no_file_blocks_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -10,7 +9,7 @@ import stat
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.cli.howdah import ended_at_last, job_file, newest, start, until
+from tests.cli.howdah import ended_at_last, job_file, start, until
 
 BROWSER = """#!/bin/sh
 ls -l "${1#file://}" > "$0.mode"
@@ -49,25 +48,6 @@ def test_opening_the_page_shows_no_ticket_to_other_users(tmp_path: Path) -> None
         run.signal(signal.SIGINT)
         run.end()
     assert not list(folder.glob("open-*"))
-
-
-def test_each_jobs_links_have_a_host_name_of_their_own(tmp_path: Path) -> None:
-    """Finding 14: A browser sends a session cookie to every port of a host name. So each job on
-    this machine has a name of its own below .localhost, and no other program's page gets the
-    cookie."""
-    script = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
-    with ended_at_last():
-        run = start("run", "--json", str(job_file(tmp_path, script, name="My_Job.1")))
-
-        def pages_told() -> list[dict[str, str]]:
-            return [each for each in map(json.loads, run.out) if each["type"] == "page"]
-
-        pages = until(pages_told, "the page")
-        host = urlsplit(pages[0]["address"]).hostname or ""
-        assert host == f"{newest().job_id}.localhost"
-        assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", s) for s in host.split("."))
-        run.signal(signal.SIGINT)
-        run.end()
 
 
 def test_no_example_puts_a_secret_into_an_argument() -> None:

@@ -106,26 +106,21 @@ async def nothing_comes(port: int, context: ssl.SSLContext | None, *send: bytes)
             await writer.wait_closed()
 
 
-def test_a_stranger_without_a_certificate_gets_no_answer() -> None:
-    """A stranger connects without a certificate. They get no answer."""
+def test_a_stranger_without_a_certificate_of_the_job_gets_no_answer() -> None:
+    """A stranger connects without a certificate, with one of another job, with one that another
+    authority made for this job, or offers TLS 1.2 only. They get no answer."""
 
     async def body() -> None:
         async with bystander() as (port, handler):
             await nothing_comes(port, bare_context(), encode(hello()))
-            assert len(handler.channels) == 1
-
-    run(body())
-
-
-def test_a_certificate_of_another_job_is_refused() -> None:
-    """A peer shows a certificate of another job. It is refused."""
-
-    async def body() -> None:
-        async with bystander() as (port, handler):
             for secrets in (secrets_of(OTHER_JOB), secrets_of(JOB, "another authority")):
                 context = bare_context()
                 context.load_cert_chain(secrets / "agent.pem", secrets / "agent.key")
                 await nothing_comes(port, context, encode(hello()))
+            context = bare_context()
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.load_cert_chain(secrets_of(JOB) / "agent.pem", secrets_of(JOB) / "agent.key")
+            await nothing_comes(port, context, encode(hello()))
             assert len(handler.channels) == 1
 
     run(body())
@@ -165,34 +160,6 @@ def test_a_certificate_one_signed_oneself_is_refused(tmp_path: Path) -> None:
     run(body())
 
 
-def test_the_public_certificate_is_worth_nothing_without_its_key(tmp_path: Path) -> None:
-    """A peer shows a certificate of the job without having its key. It is refused."""
-    other = ec.generate_private_key(ec.SECP256R1())
-    (tmp_path / "other.key").write_bytes(
-        other.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    with pytest.raises(ssl.SSLError, match="KEY_VALUES_MISMATCH"):
-        bare_context().load_cert_chain(secrets_of(JOB) / "agent.pem", tmp_path / "other.key")
-
-
-def test_tls_1_2_is_refused() -> None:
-    """A peer offers TLS 1.2 only. It is refused."""
-
-    async def body() -> None:
-        async with bystander() as (port, handler):
-            context = bare_context()
-            context.maximum_version = ssl.TLSVersion.TLSv1_2
-            context.load_cert_chain(secrets_of(JOB) / "agent.pem", secrets_of(JOB) / "agent.key")
-            await nothing_comes(port, context, encode(hello()))
-            assert len(handler.channels) == 1
-
-    run(body())
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -219,10 +186,11 @@ def test_what_is_no_tls_gets_no_answer(data: bytes) -> None:
     run(body())
 
 
-def test_an_agents_certificate_does_not_let_it_speak_as_a_client(
+def test_a_certificate_lets_one_speak_in_its_own_role_only(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An agent greets as a client. Its certificate does not allow that."""
+    """An agent greets as a client, or a client as an agent. Their certificates do not allow
+    that."""
 
     async def body() -> None:
         async with bystander() as (port, handler):
@@ -231,25 +199,16 @@ def test_an_agents_certificate_does_not_let_it_speak_as_a_client(
                 channel.send(claim)
                 assert await channel.receive() is None
                 assert "not a message expected here" in handler.channels[-1].problem
-            assert len(handler.channels) == 3
-
-    with caplog.at_level(logging.WARNING):
-        run(body())
-    assert "ClientHello" in caplog.text
-
-
-def test_a_clients_certificate_does_not_let_it_speak_as_an_agent() -> None:
-    """A client greets as an agent. Its certificate does not allow that."""
-
-    async def body() -> None:
-        async with bystander() as (port, handler):
             context = client_context(secrets_of(JOB), "client")
             channel = await connect("127.0.0.1", port, context, job_id=JOB, receives=ToAgent)
             channel.send(hello())
             assert await channel.receive() is None
             assert "not a message expected here" in handler.channels[-1].problem
+            assert len(handler.channels) == 4
 
-    run(body())
+    with caplog.at_level(logging.WARNING):
+        run(body())
+    assert "ClientHello" in caplog.text
 
 
 def test_a_role_that_has_no_business_on_a_port_is_refused() -> None:
@@ -311,7 +270,6 @@ def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
 
     async def body() -> None:
         async with bystander(handshake_s=1.0) as (port, handler):
-            began = asyncio.get_running_loop().time()
             connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
             for number, (_, writer) in enumerate(connections):
                 if number % 2:
@@ -320,7 +278,6 @@ def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
                 with contextlib.suppress(OSError):
                     assert await reader.read() == b""
                 writer.close()
-            assert asyncio.get_running_loop().time() - began < 15
             assert len(handler.channels) == 1
 
     run(body())
@@ -330,7 +287,7 @@ def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
     """A peer sends nothing, or one byte at a time. It is cut off."""
 
     async def body() -> None:
-        async with bystander(first_frame_s=1.5) as (port, handler):
+        async with bystander(first_frame_s=0.5) as (port, handler):
             silent, slow = await agent(port), await agent(port)
             frame = encode(hello())
 
@@ -344,7 +301,7 @@ def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
             assert await slow.receive() is None
             await dripping
             assert {c.problem for c in handler.channels[1:]} == {
-                "The peer sent no message within 1.5 s"
+                "The peer sent no message within 0.5 s"
             }
 
     run(body())
@@ -417,22 +374,6 @@ def test_a_connection_reset_in_the_middle_of_anything_harms_nobody() -> None:
             channel = await agent(port)
             channel.send(hello())
             channel.abort()
-
-    run(body())
-
-
-def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
-    """A flood of strangers connects. There is still room for agents."""
-
-    async def body() -> None:
-        async with bystander(handshake_s=3.0) as (port, handler):
-            held = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
-            newcomer = await agent(port)
-            newcomer.send(hello(4))
-            assert await newcomer.receive() == Welcome(incarnation=4)
-            assert len(handler.channels) == 2
-            for raw in held:
-                raw.close()
 
     run(body())
 
