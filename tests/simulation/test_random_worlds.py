@@ -1,4 +1,4 @@
-"""The machine under random troubles: at least 100,000 steps, each held against what must hold."""
+"""The machine under random troubles, each step held against what must hold."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from tests.simulation.hunt import hunt
 from tests.simulation.plans import plan, role, server, sidecar
 from tests.simulation.world import World
 
-STEPS = 100_000
+
+def test_no_defect_in_random_worlds(seed: int) -> None:
+    report = hunt(seed, 20_000)
+    print(msgspec.json.encode(report).decode())
+    assert not report.defect, f"seed {report.seed}: {report.defect}"
+    assert {"succeeded", "failed", "stopped"} <= set(report.outcomes)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used(seed: int) -> None:
-    report = hunt(seed, STEPS)
-    print(msgspec.json.encode(report).decode())
+    report = hunt(seed, 100_000)
     assert not report.defect, f"seed {report.seed}: {report.defect}"
     assert not report.unseen, f"moves never made: {report.unseen} (first seed {seed})"
     assert {"succeeded", "failed", "stopped", "timed-out"} <= set(report.outcomes)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from howdah.core.messages import (
     AgentRegistered,
     CancelRequests,
-    ContainerEnded,
-    ContainerEndKind,
     ContainerGranted,
     LaunchAgent,
     PrepareTask,
@@ -14,23 +12,14 @@ from howdah.core.messages import (
     RequestContainers,
     RequestRefused,
     StartTask,
-    StopTask,
     Task,
     TaskJoined,
     TaskPrepared,
     TaskStarted,
 )
 from howdah.core.plan import Join, RolePlan
-from howdah.core.state import JobPhase, Outcome
-from howdah.spec.model import Mode, Restart, Tracking
+from howdah.core.state import Outcome
 from tests.unit.core.bench import WORKER, Bench, workers
-
-
-def test_all_containers_are_asked_for_at_once() -> None:
-    bench = Bench(workers(3))
-    (request,) = bench.of(RequestContainers)
-    assert [r.role for r in request.requests] == ["worker"] * 3
-    assert len({r.request_id for r in request.requests}) == 3
 
 
 def test_nobody_is_prepared_before_all_have_registered() -> None:
@@ -58,25 +47,6 @@ def test_nobody_starts_before_all_are_prepared_and_everybody_gets_the_same_topol
     assert starts[0].topology == starts[1].topology
     members = starts[0].topology.members
     assert [(m.host, m.ports, m.rank) for m in members] == [("a", (20,), 0), ("b", (21,), 1)]
-
-
-def test_a_surplus_container_is_given_back_at_once() -> None:
-    bench = Bench()
-    bench.tell(ContainerGranted(request_id=77, container_id="extra", node="n"))
-    assert [c.container_id for c in bench.of(ReleaseContainer)] == ["extra"]
-
-
-def test_a_role_starts_after_the_roles_it_names_have_joined() -> None:
-    ps = RolePlan(name="ps", minimum=1, maximum=1, tracking=Tracking.UNTRACKED, ranked=False)
-    bench = Bench(ps, workers(1, after=("ps",)))
-    bench.grant_all()
-    bench.register_all()
-    bench.prepare_all()
-    assert [s.task for s in bench.of(StartTask)] == [Task("ps", 0)]
-    bench.tell(TaskStarted(task=Task("ps", 0), attempt=1, pids=(1,)))
-    assert bench.of(StartTask) == []
-    bench.tell(TaskJoined(task=Task("ps", 0), attempt=1))
-    assert [s.task for s in bench.of(StartTask)] == [WORKER[0]]
 
 
 def test_ranks_are_unique_over_chief_and_workers_with_several_processes() -> None:
@@ -168,54 +138,6 @@ def test_an_agent_that_does_not_register_costs_its_container_and_another_is_aske
     bench.grant_all()
     bench.due()
     assert bench.kinds() == ["ReleaseContainer", "RequestContainers"]
-
-
-def test_in_mode_each_a_task_starts_when_it_is_ready() -> None:
-    bench = Bench(workers(2, restart=Restart.TASK, join=Join.NOW), mode=Mode.EACH)
-    bench.tell(ContainerGranted(request_id=1, container_id="c1", node="n"))
-    bench.tell(AgentRegistered(container_id="c1", host="h"))
-    assert [c.task for c in bench.of(PrepareTask)] == [WORKER[0]]
-    bench.prepare_all()
-    assert bench.of(StartTask)
-    bench.join_all()
-    assert bench.phase is JobPhase.ALLOCATING
-
-
-def test_in_mode_each_a_task_that_is_done_gives_its_container_back() -> None:
-    """Where there is room for one container only, the tasks take turns."""
-    bench = Bench(workers(2, restart=Restart.TASK, join=Join.NOW), mode=Mode.EACH)
-    bench.tell(ContainerGranted(request_id=1, container_id="c1", node="n"))
-    bench.register_all()
-    bench.prepare_all()
-    bench.join_all()
-    bench.exit(WORKER[0], code=0)
-    assert [command.container_id for command in bench.of(ReleaseContainer)] == ["c1"]
-    bench.tell(ContainerEnded(container_id="c1", kind=ContainerEndKind.RELEASED))
-    bench.run()
-    bench.exit(WORKER[1], code=0)
-    assert bench.state.outcome is Outcome.SUCCEEDED
-
-
-def test_an_elastic_gang_starts_with_its_minimum_and_grows() -> None:
-    bench = Bench(RolePlan(name="worker", minimum=2, maximum=3, chief=True))
-    for number in (1, 2):
-        bench.tell(ContainerGranted(request_id=number, container_id=f"c{number}", node="n"))
-    bench.register_all()
-    assert bench.of(PrepareTask) == []
-    bench.due()
-    assert len(bench.of(PrepareTask)) == 2
-    bench.prepare_all()
-    bench.join_all()
-    assert bench.topology.world_size == 2
-    bench.tell(ContainerGranted(request_id=3, container_id="c3", node="n"))
-    bench.tell(AgentRegistered(container_id="c3", host="h"))
-    bench.due()
-    assert [stop.task for stop in bench.of(StopTask)] == [WORKER[0], WORKER[1]]
-    bench.restart()
-    bench.run()
-    assert bench.topology.world_size == 3
-    assert bench.state.generation == 2
-    assert bench.state.units["gang"].counted == 0
 
 
 def test_containers_of_a_stage_are_asked_for_when_the_one_before_has_succeeded() -> None:
