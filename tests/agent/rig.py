@@ -280,6 +280,11 @@ def name_of(pid: int) -> str:
         return ""
 
 
+def rss_mb(pid: int) -> float:
+    """Resident memory of a process."""
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
 def alive(pid: int) -> bool:
     status = procfs.stat(pid)
     return status is not None and not status.zombie

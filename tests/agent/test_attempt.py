@@ -23,7 +23,7 @@ from howdah.core.messages import (
     TaskStarted,
 )
 from howdah.wire.messages import Heartbeat, Prepare, ProcessSpec, Shutdown
-from tests.agent.rig import TASK, Rig, alive, python, shell, start_message, until
+from tests.agent.rig import TASK, Rig, alive, python, rss_mb, shell, start_message, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FOREVER
@@ -38,6 +38,7 @@ async def test_an_agent_runs_one_attempt_after_another_and_says_how_each_ended(
         exit = await rig.run(python("print('hello'); import sys; sys.exit(7)"))
         assert (exit.code, exit.signal, exit.tail) == (7, None, ("hello",))
         assert agent.log() == b"hello\n"
+        assert rss_mb(agent.pid) <= 30
         kinds = [type(m) for m in rig.heard if isinstance(m, (TaskStarted, TaskJoined, TaskExited))]
         assert kinds == [TaskStarted, TaskJoined, TaskExited]
         exit = await rig.run(shell("kill -11 $$"), attempt=2)

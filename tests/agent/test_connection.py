@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from howdah.core.messages import (
     TaskPrepared,
     TaskStarted,
 )
-from howdah.wire import authority
 from howdah.wire.messages import Heartbeat, Refuse, Welcome
 from tests.agent.rig import TASK, Rig, alive, kill, python, shell, until
 
@@ -215,20 +213,6 @@ async def test_an_agent_that_is_sent_away_later_ends_its_program(tmp_path: Path)
         rig.tell(Refuse(reason="go away"))
         assert await agent.code() == 1
         assert not alive(started.pids[0])
-
-
-async def test_a_coordinator_of_another_job_is_not_believed(tmp_path: Path) -> None:
-    async with Rig(tmp_path, lease_s=1.0) as rig:
-        authority.create("other-job", tmp_path / "other")
-        for name in ("ca.pem", "agent.pem", "agent.key"):
-            shutil.copy(tmp_path / "other" / name, tmp_path / f"other-{name}")
-        agent = rig.spawn(
-            ca=str(tmp_path / "other-ca.pem"),
-            certificate=str(tmp_path / "other-agent.pem"),
-            key=str(tmp_path / "other-agent.key"),
-        )
-        assert await agent.code() == 3
-        assert not rig.hellos
 
 
 async def test_addresses_are_taken_from_the_launch(tmp_path: Path) -> None:

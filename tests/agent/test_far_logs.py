@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 from howdah.core.messages import DumpStacks, StacksTaken, TaskExited
 from howdah.storage import logs
 from howdah.wire.messages import AgentNote, FollowLog, Heartbeat, LogChunk, Shutdown
-from tests.agent.rig import TASK, Agent, Rig, python, start_message, until
+from tests.agent.rig import TASK, Agent, Rig, python, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 COUNT = "for n in range(20000): print('line', n)"
@@ -142,13 +140,3 @@ async def test_a_copy_that_cannot_be_made_holds_nobody_for_ever(tmp_path: Path) 
         (note,) = [m for m in rig.heard if isinstance(m, AgentNote)]
         assert "nonsense" in note.text
         assert str(tmp_path / "spool/worker-0.1.log") in note.text
-
-
-async def test_an_agent_that_is_killed_while_it_copies_leaves_no_helper(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = await far(rig, log_store=f"file://{store(tmp_path)}")
-        await rig.prepare()
-        rig.tell(start_message(python("print('x')"), attempt=1))
-        await rig.exit()
-        os.kill(agent.pid, signal.SIGKILL)
-        await until(lambda: not agent.marked())

@@ -48,7 +48,10 @@ print("up", flush=True)
 
 
 PROGRAMS = {
-    "child": "sleep 1000 & echo $! > {folder}/child; echo up; wait",
+    "child": (
+        "sleep 1000 & echo $! > {folder}/child; echo $HOWDAH_TASK_SOCKET > {folder}/socket; "
+        "echo up; wait"
+    ),
     "session": "setsid sh -c 'echo $$ > {folder}/session; echo up; exec sleep 1000' & wait",
     "bare": "env -i sleep 1000 & echo $! > {folder}/bare; echo up; wait",
     "pipeline": "(yes | cat > /dev/null) & echo $! > {folder}/pipeline; echo up; wait",
@@ -100,9 +103,8 @@ async def test_killing_the_agent_ends(tmp_path: Path) -> None:
     async with listening(tmp_path) as (rig, agent):
         prepared = await rig.prepare(ports=2)
         left = await with_leftovers(rig, agent)
-        (socket,) = (ports.folder().parent).rglob(f"t{agent.pid}-1")
         files = [ports.folder() / f"{port}.lock" for port in (*prepared.ports, door(rig)[1])]
-        files.append(socket)
+        files.append(Path((tmp_path / "socket").read_text().strip()))
         assert all(file.exists() for file in files)
         watchdog = agent.watchdog()
         assert name_of(watchdog) == "howdah-watchdog"

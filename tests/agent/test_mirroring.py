@@ -38,20 +38,6 @@ async def test_what_a_program_writes_is_taken_there_while_it_runs_and_at_its_end
     assert there.read_text() == "one two"
 
 
-async def test_a_program_that_writes_nothing_costs_no_helper(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        agent = await rig.agent()
-        await rig.prepare()
-        code = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
-        await rig.start(python(code), mirror=push(tmp_path))
-        running = await until(agent.marked)
-        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in running]
-        assert not [line for line in lines if b"storage.follow" in line]
-        (tmp_path / "containers/c1/task/go").touch()
-        assert (await rig.exit()).code == 0
-    assert not (tmp_path / "job").exists()
-
-
 async def test_the_events_of_all_tasks_are_brought_to_tensorboard(tmp_path: Path) -> None:
     events = tmp_path / "job/tensorboard/worker-1"
     events.mkdir(parents=True)

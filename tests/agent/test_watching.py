@@ -14,7 +14,7 @@ import pytest
 from howdah.agent.host import procfs
 from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
 from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, WebAddress
-from tests.agent.rig import TASK, Rig, alive, python, shell, start_message, until
+from tests.agent.rig import TASK, Rig, alive, python, rss_mb, shell, start_message, until
 
 SRC = str(Path(__file__).parents[2] / "src")
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -243,9 +243,7 @@ async def test_the_agent_itself_stays_small_and_quiet(tmp_path: Path) -> None:
             best = min(best, (cpu_s(agent.pid) - before) / (time.monotonic() - start))
             if best <= 0.003:
                 break
-        status = Path(f"/proc/{agent.pid}/status").read_text()
-        rss_mb = int(status.split("VmRSS:")[1].split()[0]) / 1024
-        assert rss_mb <= 30
+        assert rss_mb(agent.pid) <= 30
         assert best <= 0.003
 
 

@@ -135,50 +135,36 @@ def dry(*arguments: str) -> Any:
     return json.loads(result.stdout)["job"]
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", VALUES)
-def test_an_option_of_tonys_takes_its_value_in_every_form(
-    name: str, form: str, plain: Path
-) -> None:
-    folder = plain
+def test_an_option_of_tonys_takes_its_value_in_every_form(name: str, plain: Path) -> None:
     for place in ("other", "logs"):
-        (folder / place).mkdir()
-    (folder / "other" / "train.py").touch()
-    with zipfile.ZipFile(folder / "venv.zip", "w") as archive:
+        (plain / place).mkdir()
+    (plain / "other" / "train.py").touch()
+    with zipfile.ZipFile(plain / "venv.zip", "w") as archive:
         archive.writestr("bin/python", "")
-    (folder / "-other.xml").write_text(xml({"tony.worker.instances": "7"}))
+    (plain / "-other.xml").write_text(xml({"tony.worker.instances": "7"}))
     value, place, made = VALUES[name]
-    option, _, rest = form.format(name, "VALUE").partition(" ")
-    words = [word.replace("VALUE", value) for word in (option, rest) if word]
-    if name != "executes":
-        words += ["-executes", "train.py"]
-    if name != "python_binary_path":
-        words += ["-python_binary_path", "python"]
-    found = dry(*words)
-    for key in place.split("."):
-        found = found[key]
-    assert found == made
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("hdfs_classpath", "/yarn/lib"), ("debug", ""), ("hdfs_classpath", "-x")]
-)
-@pytest.mark.parametrize("dashes", ["-", "--"])
-@pytest.mark.usefixtures("plain")
-def test_options_that_nothing_needs_are_taken_too(name: str, value: str, dashes: str) -> None:
-    words = [f"{dashes}{name}", *([value] if value else [])]
-    result = invoked("tony", "--dry-run", *OPTIONS, *words, "--backend", "local")
-    assert result.exception is None, result.exception
-    assert f"howdah: -{name}: not needed: " in result.stderr
-
-
-@pytest.mark.parametrize("word", ["-help", "--help", "-h"])
-def test_help_is_asked_for_as_with_tony(word: str) -> None:
-    assert "Run a job of TonY by its own command line" in invoked("tony", word).stdout
+    beside = [("-executes", "train.py"), ("-python_binary_path", "python")]
+    for form in FORMS:
+        option, _, rest = form.format(name, "VALUE").partition(" ")
+        words = [word.replace("VALUE", value) for word in (option, rest) if word]
+        found = dry(*words, *(word for pair in beside if pair[0] != f"-{name}" for word in pair))
+        for key in place.split("."):
+            found = found[key]
+        assert found == made, form
 
 
 @pytest.mark.usefixtures("plain")
-def test_quotes_around_a_whole_value_are_taken_away_as_tony_does() -> None:
+def test_options_are_read_as_tony_reads_them() -> None:
+    for words in (("hdfs_classpath", "/yarn/lib"), ("debug",), ("hdfs_classpath", "-x")):
+        for dashes in ("-", "--"):
+            given = (f"{dashes}{words[0]}", *words[1:])
+            result = invoked("tony", "--dry-run", *OPTIONS, *given, "--backend", "local")
+            assert result.exception is None, result.exception
+            assert f"howdah: -{words[0]}: not needed: " in result.stderr
+    for word in ("-help", "--help", "-h"):
+        assert "Run a job of TonY by its own command line" in invoked("tony", word).stdout
+    # Quotes around a whole value are taken away.
     assert dry(*OPTIONS, "-task_params", '"--steps 5"')["command"].endswith("train.py --steps 5")
     assert dry(*OPTIONS, "-task_params", '--text "a b"')["command"].endswith('--text "a b"')
 
@@ -186,55 +172,45 @@ def test_quotes_around_a_whole_value_are_taken_away_as_tony_does() -> None:
 SUBMITTER = "com.linkedin.tony.cli.ClusterSubmitter"
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        ("java", "-cp", "/opt/hadoop/*:conf", SUBMITTER),
-        ("/usr/bin/java", "-Xmx1g", "-Dx=y", "--class-path=lib/*:conf", SUBMITTER),
-        (SUBMITTER,),
-        ("ClusterSubmitter",),
-        (),
-    ],
-)
-def test_a_line_of_tonys_runs_with_howdah_tony_before_it(
-    before: tuple[str, ...], plain: Path
-) -> None:
-    if "java" in " ".join(before):
-        (plain / "conf").mkdir()
-        (plain / "tony.xml").rename(plain / "conf" / "tony.xml")
-    result = invoked("tony", *before, *OPTIONS, "--dry-run", "--json", "--backend", "local")
-    assert result.exception is None, result.exception
-    assert json.loads(result.stdout)["job"]["name"] == "digits"
+def test_a_line_of_tonys_runs_with_howdah_tony_before_it(plain: Path) -> None:
+    assert dry(SUBMITTER, *OPTIONS)["name"] == dry("ClusterSubmitter", *OPTIONS)["name"] == "digits"
+    (plain / "conf").mkdir()
+    (plain / "tony.xml").rename(plain / "conf" / "tony.xml")
+    (plain / "conf" / "mine.xml").write_text(xml({"tony.application.name": "mine"}))
+    before = ("java", "-cp", "/opt/hadoop/*:conf", SUBMITTER)
+    assert dry(*before, *OPTIONS)["name"] == "digits"
+    before = ("/usr/bin/java", "-Xmx1g", "-Dx=y", "--class-path=lib/*:conf", SUBMITTER)
+    assert dry(*before, *OPTIONS, "-conf_file", "mine.xml")["name"] == "mine"
+    for submitter, backend in (("ClusterSubmitter", "yarn"), ("LocalSubmitter", "local")):
+        words = ["java", "-cp", "x", f"com.linkedin.tony.cli.{submitter}", "-debug"]
+        line = java.command_line(words)
+        assert (line.backend, line.arguments) == (backend, ("-debug",))
 
 
-def test_the_file_of_conf_file_is_found_in_the_class_path(folder: Path) -> None:
-    (folder / "conf").mkdir()
-    (folder / "conf" / "mine.xml").write_text(xml({"tony.application.name": "mine"}))
-    words = ("java", "-cp", "conf", SUBMITTER, *OPTIONS, "-conf_file", "mine.xml")
-    result = invoked("tony", *words, "--dry-run", "--json", "--backend", "local")
-    assert json.loads(result.stdout)["job"]["name"] == "mine"
-
-
-@pytest.mark.parametrize(
-    ("submitter", "backend"), [("ClusterSubmitter", "yarn"), ("LocalSubmitter", "local")]
-)
-def test_a_submitter_says_where_the_job_runs(submitter: str, backend: str) -> None:
-    line = java.command_line(["java", "-cp", "x", f"com.linkedin.tony.cli.{submitter}", "-debug"])
-    assert (line.backend, line.arguments) == (backend, ("-debug",))
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
+def test_what_is_no_line_of_tonys_is_refused_in_words(folder: Path) -> None:
+    for words, told in (
         (("java", "-cp", "x"), "java is told to run no class"),
         (("java", "-cp", "x", "org.Other", "-executes", "x"), "is no submitter of TonY's"),
         (("java", "-cp", "x", "a.NotebookSubmitter"), "use howdah notebook --backend yarn"),
         (("job.toml",), "job.toml is a job file, and howdah tony is for jobs of TonY"),
         (("-nonsense", "x"), "No such option"),
-    ],
-)
-def test_what_is_no_line_of_tonys_is_refused_in_words(words: tuple[str, ...], told: str) -> None:
-    assert told in str(getattr(invoked("tony", *words).exception, "message", ""))
+    ):
+        assert told in str(getattr(invoked("tony", *words).exception, "message", ""))
+    (folder / "tony.xml").write_text(
+        xml({"tony.trainer.instances": "1", "tony.application.framework": "pytorch"})
+    )
+    result = invoked("run", "--tony", "tony.xml", *OPTIONS)
+    assert "tony.xml: roles: pytorch needs a role named chief or worker" in str(result.exception)
+
+
+def test_settings_come_from_the_file_of_the_folder_or_options_alone(folder: Path) -> None:
+    loaded = tony.load(folder / "tony.xml", options(), ("roles.worker.instances=7",))
+    assert loaded.job.roles["worker"].instances == 7, "settings of Howdah's are put over TonY's"
+    assert tony.load(None, options()).job.name == "digits"
+    (folder / "tony.xml").unlink()
+    loaded = tony.load(None, options(conf=("tony.worker.instances=3",)))
+    assert loaded.job.roles["worker"].instances == 3
+    assert loaded.path is None
 
 
 def test_a_configuration_may_be_a_url(folder: Path) -> None:
@@ -248,22 +224,6 @@ def test_a_configuration_may_be_a_url(folder: Path) -> None:
     assert f"howdah: {url}: tony.nonsense: TonY has no such key" in result.stderr
     missing = invoked("tony", *OPTIONS, "-conf_file", f"{url}.bak", "--dry-run")
     assert f"{url}.bak: it cannot be read" in str(missing.exception)
-
-
-def test_tonys_options_are_enough_without_a_file(folder: Path) -> None:
-    (folder / "tony.xml").unlink()
-    loaded = tony.load(None, options(conf=("tony.worker.instances=3",)))
-    assert loaded.job.roles["worker"].instances == 3
-    assert loaded.path is None
-
-
-def test_tony_xml_in_the_current_folder_is_found(folder: Path) -> None:
-    assert tony.load(None, options()).job.name == "digits"
-
-
-def test_settings_of_howdahs_are_put_over_tonys(folder: Path) -> None:
-    loaded = tony.load(folder / "tony.xml", options(), ("roles.worker.instances=7",))
-    assert loaded.job.roles["worker"].instances == 7
 
 
 @pytest.mark.parametrize(
@@ -289,8 +249,9 @@ def test_what_does_not_go_together_is_refused_in_words(
 
 
 def test_the_job_file_that_init_writes_is_the_job_that_run_runs(folder: Path) -> None:
-    result = invoked("init", "--from-tony", "tony.xml", *OPTIONS)
+    result = invoked("init", "--from-tony", "tony.xml", "--json", *OPTIONS)
     assert result.exception is None, result.exception
+    assert json.loads(result.stdout) == {"path": "job.toml", "framework": "tensorflow"}
     written, ran = load_file("job.toml"), run(folder)
     assert written.job == ran.job
     assert written.source == ran.source
@@ -323,33 +284,3 @@ def test_the_job_file_says_where_each_value_came_from_and_what_was_left_out(fold
         "# tony.task.executor.jvm.opts: not needed: there is no JVM beside your programs",
     ):
         assert line in text.splitlines()
-
-
-def test_init_tells_as_json_what_it_wrote(folder: Path) -> None:
-    result = invoked("init", "--from-tony", "tony.xml", "--json", *OPTIONS)
-    assert json.loads(result.stdout) == {"path": "job.toml", "framework": "tensorflow"}
-
-
-def test_problems_of_a_converted_job_name_tonys_file(folder: Path) -> None:
-    (folder / "tony.xml").write_text(
-        xml({"tony.trainer.instances": "1", "tony.application.framework": "pytorch"})
-    )
-    result = invoked("run", "--tony", "tony.xml", *OPTIONS)
-    assert "tony.xml: roles: pytorch needs a role named chief or worker" in str(result.exception)
-
-
-def test_what_the_preprocess_step_prints_is_every_programs_model_params(folder: Path) -> None:
-    (folder / "tony.xml").write_text(
-        xml({"tony.worker.instances": "2", "tony.application.enable-preprocess": "true"})
-    )
-    (folder / "src" / "train.py").write_text(
-        "import os\n"
-        "if os.environ.get('PREPROCESSING_JOB'):\n"
-        "    print('found: Model parameters: --lr 0.1 ')\n"
-        "else:\n"
-        "    print('got', os.environ['MODEL_PARAMS'], os.environ['AM_HOST'])\n"
-    )
-    arguments = ("-conf", "tony.application.framework=pytorch", "--backend", "local")
-    ran = howdah("run", "--tony", "tony.xml", *OPTIONS, *arguments, cwd=folder)
-    got = [line for line in ran.out if line.endswith("| got --lr 0.1 127.0.0.1")]
-    assert sorted(line.split()[0] for line in got) == ["worker:0", "worker:1"]

@@ -87,44 +87,19 @@ def test_without_instances_the_job_is_one_task_with_what_the_master_was_given() 
     assert "master" not in made
 
 
-def test_zero_instances_are_no_role() -> None:
-    made = document({**TWO, "tony.ps.instances": "0"}, executes="x")
-    assert [*made["roles"]] == ["worker"]
-
-
-@pytest.mark.parametrize(
-    ("given", "command", "python"),
-    [
-        ({}, "train.py", None),
-        ({"python_binary_path": "python"}, "python train.py", None),
-        ({"python_binary_path": "python3.9"}, "python train.py", "python3.9"),
-        ({"python_binary_path": "/opt/py/bin/python"}, "python train.py", "/opt/py/bin/python"),
-        (
-            {"python_binary_path": "bin/python", "python_venv": "v.zip"},
-            "venv/bin/python train.py",
-            None,
-        ),
-        (
-            {"python_binary_path": "/opt/python", "python_venv": "v.zip"},
-            "python train.py",
-            "/opt/python",
-        ),
-        ({"python_binary_path": "env/bin/python"}, "python train.py", "env/bin/python"),
-    ],
-)
-def test_the_interpreter_is_the_one_tony_would_take(
-    given: dict[str, str], command: str, python: str | None
-) -> None:
-    made = document(TWO, executes="train.py", **given)
-    assert made["command"] == command
-    assert made.get("environment", {}).get("python") == python
-
-
-def test_a_roles_command_wins_over_the_one_of_all() -> None:
-    made = document(
-        {**TWO, "tony.worker.command": "a", "tony.containers.command": "b"}, executes="c"
-    )
-    assert (made["command"], made["roles"]["worker"]["command"]) == ("c", "a")
+def test_the_interpreter_is_the_one_tony_would_take() -> None:
+    for binary, venv, command, python in (
+        ("", "", "train.py", None),
+        ("python", "", "python train.py", None),
+        ("python3.9", "", "python train.py", "python3.9"),
+        ("/opt/py/bin/python", "", "python train.py", "/opt/py/bin/python"),
+        ("bin/python", "v.zip", "venv/bin/python train.py", None),
+        ("/opt/python", "v.zip", "python train.py", "/opt/python"),
+        ("env/bin/python", "", "python train.py", "env/bin/python"),
+    ):
+        given = {"python_binary_path": binary, "python_venv": venv}
+        made = document(TWO, executes="train.py", **{k: v for k, v in given.items() if v})
+        assert (made["command"], made.get("environment", {}).get("python")) == (command, python)
 
 
 def test_values_of_variables_keep_their_commas() -> None:
@@ -180,76 +155,43 @@ def test_what_the_node_reads_or_expands_is_told_to_the_node() -> None:
 FAIL_ON = "tony.application.fail-on-worker-failure-enabled"
 
 
-@pytest.mark.parametrize(
-    ("values", "tolerated"),
-    [
-        ({"tony.worker.instances": "1"}, {}),
+PS = {**TWO, "tony.ps.instances": "1"}
+ONE = {"tony.worker.instances": "1"}
+LISTED = {
+    "tony.evaluator.instances": "1",
+    "tony.helper.instances": "1",
+    "tony.application.sidecar.jobtypes": "helper",
+    "tony.application.stop-on-failure-jobtypes": "worker",
+}
+
+
+def test_every_tracked_task_but_the_chief_may_fail_unless_told_otherwise() -> None:
+    for values, tolerated in (
+        (ONE, {}),
         (TWO, {"worker": True}),
         ({**TWO, FAIL_ON: "false"}, {"worker": True}),
         ({**TWO, FAIL_ON: "true"}, {"worker": False}),
-        ({**TWO, "tony.ps.instances": "1"}, {"worker": True}),
-        ({"tony.worker.instances": "1", "tony.ps.instances": "1"}, {}),
-        ({"tony.worker.instances": "1", "tony.chief.instances": "1"}, {"worker": True}),
-        (
-            {**TWO, "tony.evaluator.instances": "1", "tony.helper.instances": "1"}
-            | {
-                "tony.application.sidecar.jobtypes": "helper",
-                "tony.application.stop-on-failure-jobtypes": "worker",
-            },
-            {"evaluator": True},
-        ),
-    ],
-)
-def test_every_tracked_task_but_the_chief_may_fail_unless_told_otherwise(
-    values: dict[str, str], tolerated: dict[str, bool]
-) -> None:
-    roles = document(values, executes="x")["roles"]
-    assert {name: r["tolerate"] for name, r in roles.items() if "tolerate" in r} == tolerated
-
-
-def test_a_ps_that_fails_ends_only_a_job_that_is_not_tried_again() -> None:
-    values = {**TWO, "tony.ps.instances": "1"}
-    assert document(values, executes="x")["roles"]["ps"]["stop-on-failure"] is True
-    made = document({**values, "tony.am.retry-count": "1"}, executes="x")
+        (PS, {"worker": True}),
+        ({**ONE, "tony.ps.instances": "1"}, {}),
+        ({**ONE, "tony.chief.instances": "1"}, {"worker": True}),
+        ({**TWO, **LISTED}, {"evaluator": True}),
+    ):
+        roles = document(values, executes="x")["roles"]
+        found = {name: role["tolerate"] for name, role in roles.items() if "tolerate" in role}
+        assert found == tolerated, values
+    # A parameter server that fails ends only a job that is not tried again.
+    assert document(PS, executes="x")["roles"]["ps"]["stop-on-failure"] is True
+    made = document({**PS, "tony.am.retry-count": "1"}, executes="x")
     assert "stop-on-failure" not in made["roles"]["ps"]
 
 
-def test_a_single_node_runs_the_masters_command_once() -> None:
-    values = {"tony.am.command": "python alone.py", "tony.application.enable-preprocess": "true"}
-    made = document(values, executes="x")
-    assert made["roles"]["worker"]["command"] == "python alone.py"
-    assert "preprocess" not in made
+def test_a_value_becomes_what_tony_makes_of_it() -> None:
+    def worker(key: str, text: str, **more: str) -> Any:
+        return document({**TWO, **more, f"tony.worker.{key}": text}, executes="x")["roles"][
+            "worker"
+        ]
 
-
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ("IN,NODE,worker", "keeps the first container of worker waiting for one beside it"),
-        ("IN,NODE,ps,worker", "keeps the first container of worker waiting for one beside it"),
-        ("AND(IN,NODE,ps:in,node,store)", "is a second condition of nearness"),
-    ],
-)
-def test_nearness_that_cannot_be_a_condition_is_refused(spec: str, told: str) -> None:
-    values = {
-        **TWO,
-        "tony.ps.instances": "1",
-        "tony.ps.allocation-tags": "store",
-        "tony.worker.placement-spec": spec,
-    }
-    (problem,) = problems(values, executes="x")
-    assert problem.startswith("tony.xml: tony.worker.placement-spec: ")
-    assert told in problem
-
-
-def test_hadoops_class_path_is_left_out_where_it_was() -> None:
-    assert document(TWO, executes="x")["hadoop"] == {"classpath": True}
-    made = document(TWO, executes="x", container_env=("SKIP_HADOOP_PATH=true",))
-    assert "hadoop" not in made
-
-
-@pytest.mark.parametrize(
-    ("text", "entries"),
-    [
+    for text, entries in (
         ("a.txt", ["a.txt"]),
         ("dir/a.txt", ["dir/a.txt"]),
         ("dir/a.zip::b.zip", ["dir/a.zip -> b.zip"]),
@@ -257,42 +199,98 @@ def test_hadoops_class_path_is_left_out_where_it_was() -> None:
         ("hdfs:///x/a.zip::lib#archive", ["hdfs:///x/a.zip -> lib/"]),
         ("folder/", ["folder/"]),
         (" a ,, hdfs://nn:8020/b ,", ["a", "hdfs://nn:8020/b"]),
-    ],
-)
-def test_resources_become_files(text: str, entries: list[str]) -> None:
-    made = document({**TWO, "tony.worker.resources": text}, executes="x")
-    assert made["roles"]["worker"]["files"] == entries
+    ):
+        assert worker("resources", text)["files"] == entries
+    for text, written in (
+        ("2g", "2g"),
+        ("2048m", "2048m"),
+        ("2048", "2048m"),
+        ("4GB", "4g"),
+        ("512M", "512m"),
+    ):
+        assert worker("memory", text)["memory"] == written
+    for text, placement in (
+        ("NOTIN,NODE,worker", {"spread": True}),
+        ("notin,node,ps", {"apart": ["ps"]}),
+        ("NOTIN,NODE,store", {"apart": ["ps"]}),
+        ("AND(NOTIN,NODE,worker:NOTIN,NODE,ps)", {"spread": True, "apart": ["ps"]}),
+        ("IN,NODE,store", {"together": ["ps"]}),
+        ("in,node,store,ps", {"together": ["ps"]}),
+        ("AND(NOTIN,NODE,worker:IN,NODE,ps)", {"spread": True, "together": ["ps"]}),
+    ):
+        store = {"tony.ps.instances": "1", "tony.ps.allocation-tags": "store"}
+        assert worker("placement-spec", text, **store)["placement"] == placement
+    for text, limit in (("0", None), ("-1", None), ("1500", "1500ms"), ("7200000", "2h")):
+        made = document({**TWO, "tony.application.timeout": text}, executes="x")
+        assert made.get("timeouts", {}).get("total") == limit
 
 
-def test_a_resource_that_cannot_be_read_is_refused() -> None:
-    assert problems({**TWO, "tony.worker.resources": "a::b::c"}, executes="x") == [
-        'tony.xml: tony.worker.resources: "a::b::c" is no resource; TonY knows SOURCE, SOURCE::NAME '
-        "and SOURCE::NAME#archive"
-    ]
-
-
-def test_all_bad_values_are_told_at_once() -> None:
-    assert problems({"tony.worker.instances": "two", "tony.am.retry-count": "x"}, executes="x") == [
-        'tony.xml: tony.worker.instances: "two" is not a whole number',
-        'tony.xml: tony.am.retry-count: "x" is not a whole number',
-    ]
-
-
-def test_a_job_past_tonys_limits_is_refused() -> None:
-    limits = {"tony.task.max-total-memory": "3000", "tony.worker.max-instances": "1"}
-    assert problems({**TWO, **limits}, executes="x") == [
-        "tony.xml: tony.worker.max-instances: the job asks for 2 instances of worker, and may have 1",
-        "tony.xml: tony.task.max-total-memory: the job asks for 4096 memory, and may have 3000",
-    ]
-
-
-def test_standalone_is_one_task() -> None:
-    alone = {"tony.application.framework": "standalone", "tony.worker.instances": "1"}
+def test_what_only_some_jobs_have_is_left_out_of_the_others() -> None:
+    made = document({**TWO, "tony.ps.instances": "0"}, executes="x")
+    assert [*made["roles"]] == ["worker"]
+    assert made["hadoop"] == {"classpath": True}
+    assert "hadoop" not in document(TWO, executes="x", container_env=("SKIP_HADOOP_PATH=true",))
+    both = {"tony.worker.command": "a", "tony.containers.command": "b"}
+    made = document({**TWO, **both}, executes="c")
+    assert (made["command"], made["roles"]["worker"]["command"]) == ("c", "a")
+    single = {"tony.am.command": "python alone.py", "tony.application.enable-preprocess": "true"}
+    made = document(single, executes="x")
+    assert made["roles"]["worker"]["command"] == "python alone.py"
+    assert "preprocess" not in made
+    key = "tony.application.dependency.worker.timeout.after.B"
+    assert "linger" not in document({**TWO, key: "3600"}, executes="x")["roles"]["worker"]
+    alone = {**ONE, "tony.application.framework": "standalone"}
     assert document(alone, executes="x")["framework"] == "command"
-    assert problems({**alone, "tony.slave.instances": "1"}, executes="x") == [
-        "tony.xml: tony.application.framework: standalone is one task, and the job has 2; write one "
-        "instance, or another framework"
-    ]
+
+
+def test_what_cannot_be_meant_is_refused_with_what_to_do() -> None:
+    limits = {"tony.task.max-total-memory": "3000", "tony.worker.max-instances": "1"}
+    alone = {**ONE, "tony.application.framework": "standalone", "tony.slave.instances": "1"}
+    for values, told in (
+        (
+            {**TWO, "tony.worker.resources": "a::b::c"},
+            [
+                'tony.worker.resources: "a::b::c" is no resource; TonY knows SOURCE, SOURCE::NAME '
+                "and SOURCE::NAME#archive"
+            ],
+        ),
+        (
+            {"tony.worker.instances": "two", "tony.am.retry-count": "x"},
+            [
+                'tony.worker.instances: "two" is not a whole number',
+                'tony.am.retry-count: "x" is not a whole number',
+            ],
+        ),
+        (
+            {**TWO, **limits},
+            [
+                "tony.worker.max-instances: the job asks for 2 instances of worker, and may have 1",
+                "tony.task.max-total-memory: the job asks for 4096 memory, and may have 3000",
+            ],
+        ),
+        (
+            alone,
+            [
+                "tony.application.framework: standalone is one task, and the job has 2; write one "
+                "instance, or another framework"
+            ],
+        ),
+    ):
+        assert problems(values, executes="x") == [f"tony.xml: {text}" for text in told]
+    waits = "keeps the first container of worker waiting for one beside it"
+    for spec, text in (
+        ("IN,NODE,worker", waits),
+        ("IN,NODE,ps,worker", waits),
+        ("AND(IN,NODE,ps:in,node,store)", "is a second condition of nearness"),
+        ("java=true", "java=true"),
+        ("IN,RACK,worker", "IN,RACK,worker"),
+        ("NOTIN,NODE,nobody", "NOTIN,NODE,nobody"),
+        ("CARDINALITY,NODE,worker,0,1", "CARDINALITY,NODE,worker,0,1"),
+    ):
+        values = {**PS, "tony.ps.allocation-tags": "store", "tony.worker.placement-spec": spec}
+        (problem,) = problems(values, executes="x")
+        assert problem.startswith("tony.xml: tony.worker.placement-spec: ")
+        assert text in problem
 
 
 def test_roles_have_the_meaning_that_tonys_lists_give_them() -> None:
@@ -346,11 +344,6 @@ def test_a_group_time_out_makes_a_role_linger() -> None:
     assert made["linger"]["then"] == "untrack"
 
 
-def test_a_time_out_after_a_group_that_is_not_there_never_comes() -> None:
-    key = "tony.application.dependency.worker.timeout.after.B"
-    assert "linger" not in document({**TWO, key: "3600"}, executes="x")["roles"]["worker"]
-
-
 def test_labels_of_a_role_win_over_those_of_the_application() -> None:
     made = document(
         {
@@ -367,41 +360,6 @@ def test_labels_of_a_role_win_over_those_of_the_application() -> None:
         "ps": "big",
     }
     assert made["master"] == {"label": "small"}
-
-
-@pytest.mark.parametrize(
-    ("spec", "placement"),
-    [
-        ("NOTIN,NODE,worker", {"spread": True}),
-        ("notin,node,ps", {"apart": ["ps"]}),
-        ("NOTIN,NODE,store", {"apart": ["ps"]}),
-        ("AND(NOTIN,NODE,worker:NOTIN,NODE,ps)", {"spread": True, "apart": ["ps"]}),
-        ("IN,NODE,store", {"together": ["ps"]}),
-        ("in,node,store,ps", {"together": ["ps"]}),
-        ("AND(NOTIN,NODE,worker:IN,NODE,ps)", {"spread": True, "together": ["ps"]}),
-    ],
-)
-def test_placement_specs_say_what_placement_can(spec: str, placement: dict[str, object]) -> None:
-    made = document(
-        {
-            **TWO,
-            "tony.ps.instances": "1",
-            "tony.ps.allocation-tags": "store",
-            "tony.worker.placement-spec": spec,
-        },
-        executes="x",
-    )
-    assert made["roles"]["worker"]["placement"] == placement
-
-
-@pytest.mark.parametrize(
-    "spec", ["java=true", "IN,RACK,worker", "NOTIN,NODE,nobody", "CARDINALITY,NODE,worker,0,1"]
-)
-def test_placement_specs_that_placement_cannot_say_are_refused(spec: str) -> None:
-    (told,) = problems({**TWO, "tony.containers.placement-spec": spec}, executes="x")
-    assert told.startswith("tony.xml: tony.containers.placement-spec: ")
-    assert spec in told
-    assert "; " in told, "what to do"
 
 
 def test_images_are_used_where_docker_is_enabled() -> None:
@@ -522,29 +480,25 @@ def test_each_key_of_tensorboard_has_an_effect_or_is_told() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "tony.application.untracked.jobtypes",
-        "tony.application.sidecar.jobtypes",
-        "tony.application.stop-on-failure-jobtypes",
-        "tony.application.prepare-stage",
-        "tony.application.training-stage",
-    ],
-)
-def test_a_listed_type_that_the_job_has_not_is_told(key: str) -> None:
-    wanted = f"tony.xml: {key}: the job has no wroker (tony.wroker.instances); did you mean worker?"
-    assert told({**TWO, key: "wroker"}) == [wanted]
-    assert told({**TWO, key: "worker"}) == []
-
-
-def test_a_group_names_only_types_of_the_job() -> None:
-    keys = {
+def test_a_listed_type_that_the_job_has_not_is_told() -> None:
+    for name in (
+        "untracked.jobtypes",
+        "sidecar.jobtypes",
+        "stop-on-failure-jobtypes",
+        "prepare-stage",
+        "training-stage",
+    ):
+        key = f"tony.application.{name}"
+        meant = "the job has no wroker (tony.wroker.instances); did you mean worker?"
+        assert told({**TWO, key: "wroker"}) == [f"tony.xml: {key}: {meant}"]
+        assert told({**TWO, key: "worker"}) == []
+    group = {
         "tony.application.group.g": "ps,wroker",
         "tony.application.dependency.worker.timeout.after.g": "60",
-        "tony.ps.instances": "1",
     }
-    assert len(told({**TWO, **keys})) == 1
+    assert len(told({**PS, **group})) == 1
+    unneeded = told(TWO, hdfs_classpath="/lib", debug=True)
+    assert [text.partition(":")[0] for text in unneeded] == ["-hdfs_classpath", "-debug"]
 
 
 def test_of_two_keys_that_mean_the_same_the_one_that_loses_is_told() -> None:
@@ -555,29 +509,7 @@ def test_of_two_keys_that_mean_the_same_the_one_that_loses_is_told() -> None:
     assert text == f"tony.xml: {older}: it has no effect: {newer} says otherwise, and wins"
 
 
-def test_options_that_nothing_needs_are_told() -> None:
-    told = [text for _, text in notes(TWO, executes="x", hdfs_classpath="/lib", debug=True)]
-    assert [text.partition(":")[0] for text in told] == ["-hdfs_classpath", "-debug"]
-
-
 def test_a_name_that_no_job_may_have_is_mended() -> None:
     values = {**TWO, "tony.application.name": "Ann's job (2)"}
     assert document(values, executes="x")["name"] == "Ann-s-job-2"
     assert notes(values, executes="x")[0][0] is About.CHANGED
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [("2g", "2g"), ("2048m", "2048m"), ("2048", "2048m"), ("4GB", "4g"), ("512M", "512m")],
-)
-def test_memory_is_read_as_tony_reads_it(text: str, written: str) -> None:
-    made = document({**TWO, "tony.worker.memory": text}, executes="x")
-    assert made["roles"]["worker"]["memory"] == written
-
-
-@pytest.mark.parametrize(
-    ("text", "written"), [("0", None), ("-1", None), ("1500", "1500ms"), ("7200000", "2h")]
-)
-def test_time_outs_are_read_as_tony_reads_them(text: str, written: str | None) -> None:
-    made = document({**TWO, "tony.application.timeout": text}, executes="x")
-    assert made.get("timeouts", {}).get("total") == written

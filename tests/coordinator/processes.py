@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.core.messages import ContainerEnded, ContainerEndKind, PreemptionNoticed
+from howdah.core.messages import ContainerEnded, ContainerEndKind
 from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import World
 
@@ -63,20 +62,6 @@ class Processes(FakeBackend):
             if process.poll() is None:
                 process.terminate()
                 await until(lambda process=process: process.poll() is not None)
-
-    async def preempt(self, container_id: str, over: Callable[[], bool]) -> None:
-        """As a resource manager and a node do it: notice, SIGTERM, and word of it once it has ended.
-
-        ``over`` tells when the time between notice and SIGTERM is over.
-        """
-        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
-        await until(over, 60.0)
-        process = self.processes[container_id]
-        process.terminate()
-        await until(lambda: process.poll() is not None, 60.0)
-        if container_id in self.held:
-            self.held.discard(container_id)
-            self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.PREEMPTED))
 
 
 async def all_here(job: World) -> None:

@@ -227,7 +227,9 @@ async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
         coordinator = job.start()
         zero, one = await job.backend.running(2)
+        await until(lambda: coordinator.machine.state.phase.value == "running")
         zero.write(b"loss 0.1\n")
+        journaled = coordinator.journal.next_seq
         zero.beat(
             sample=Sample(time=coordinator.clock.now(), cpu=1.5, rss_mb=99.0, values={"loss": 0.1}),
             progress_s=0.5,
@@ -241,6 +243,7 @@ async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
         assert (task.cpu, task.rss_mb, task.step, task.log_size) == (1.5, 99.0, 7.0, 9)
         assert task.progress_s is not None and 0.5 <= task.progress_s < 10
         assert coordinator.metrics.since(zero.task, 0.0)[0].values == {"loss": 0.1}
+        assert coordinator.journal.next_seq == journaled, "heartbeats are not journaled"
         zero.exit(0)
         one.exit(0)
         await job.finished()

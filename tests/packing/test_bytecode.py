@@ -70,11 +70,11 @@ def test_it_is_the_same_whether_it_was_there_or_not(tmp_path: Path) -> None:
     # From 3.12 on a constant is written differently where its compiler's process had such a name: argparse has one.
     standard = Path(json.__file__).parent.parent
     copied: list[TarEntry] = []
-    for path in sorted([*standard.glob("[b-z]*.py"), *(standard / "json").glob("*.py")]):
+    for path in sorted([*standard.glob("[b-h]*.py"), *(standard / "json").glob("*.py")]):
         name = str(path.relative_to(standard)).replace("/", "-")
         copied.append(TarEntry(f"lib/{name}", path=Path(shutil.copy2(path, tmp_path / name))))
     count = len(copied)
-    assert count > 120
+    assert count > 40
 
     def made(scratch: str) -> list[bytes]:
         entries = with_byte_code(copied, PYTHON, tmp_path / scratch)[count:]

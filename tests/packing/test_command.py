@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from howdah.cli.main import main
 from howdah.packing import in_place
 from howdah.spec.model import Environment, Job
 from howdah.storage.hdfs.files import Hdfs
@@ -23,7 +25,7 @@ from tests.unit.web import upstream
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runtimes are for Linux nodes"),
-    pytest.mark.timeout(180),
+    pytest.mark.xdist_group("packing"),
 ]
 
 JOB = """
@@ -34,11 +36,6 @@ files = ["words.txt"]
 instances = 1
 """
 HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture
@@ -52,16 +49,18 @@ def job(tmp_path: Path) -> Path:
 def howdah(
     folder: Path, cache: Path, *arguments: str, code: int = 0, **env: str
 ) -> tuple[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if name not in HADOOP}
-    done = subprocess.run(
-        [sys.executable, "-m", "howdah", "pack", *arguments],
-        cwd=folder,
-        env={**inherited, "XDG_CACHE_HOME": str(cache), **env},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
+    """Run ``howdah pack`` in that folder, in this process; what it says."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name in HADOOP:
+            patch.delenv(name, raising=False)
+        for name, value in {"XDG_CACHE_HOME": str(cache), **env}.items():
+            patch.setenv(name, value)
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            ended = main(["pack", *arguments])
+    assert ended == code, err.getvalue()
+    return out.getvalue(), err.getvalue()
 
 
 def document(folder: Path, cache: Path, *arguments: str, **env: str) -> Any:
@@ -74,10 +73,7 @@ def test_it_shows_what_goes_in_and_how_big_it_is(job: Path, cache: Path) -> None
         assert words in out
     assert "No environment is shipped: the programs use a Python of the nodes." in out
     assert "There is no cluster to compare with" in err and "none of HADOOP_CONF_DIR" in err
-
-
-def test_in_json_it_is_all_there(job: Path, cache: Path) -> None:
-    told = document(job, cache)
+    told = document(job, cache, "-o", "kept.tar.gz")
     kinds = [archive["kind"] for archive in told["archives"]]
     assert kinds == ["runtime", "howdah", "source", "files"]
     for archive in told["archives"]:
@@ -86,13 +82,25 @@ def test_in_json_it_is_all_there(job: Path, cache: Path) -> None:
         assert len(archive["digest"]) == 64
     assert told["archives"][0]["python"] == "bin/python3"
     assert told["seconds"] >= 0
-
-
-def test_without_a_job_file_it_is_about_howdah_itself(tmp_path: Path, cache: Path) -> None:
-    told = document(tmp_path, cache)
+    with tarfile.open(job / "kept.tar.gz") as kept:
+        assert set(kept.getnames()) == {"job.toml", "train.py", "words.txt"}
+    (job / "empty").mkdir()
+    told = document(job / "empty", cache)  # without a job file: Howdah itself
     assert [archive["kind"] for archive in told["archives"]] == ["runtime", "howdah"]
 
 
+def test_what_cannot_be_packed_is_told_without_a_traceback(job: Path, cache: Path) -> None:
+    for arguments, told in (
+        (("--set", 'environment.venv="gone"'), "[environment] venv: there is no folder"),
+        (("--runtime", "job.toml"), "--runtime packs Howdah's own runtime: leave out"),
+        (("--runtime", "--clean"), "--runtime packs Howdah's own runtime: leave out"),
+    ):
+        _, err = howdah(job, cache, *arguments, code=2)
+        assert told in err
+        assert "Traceback" not in err
+
+
+@pytest.mark.nightly
 def test_the_runtime_can_be_packed_of_a_portable_python_and_kept(
     job: Path, cache: Path, tmp_path: Path
 ) -> None:
@@ -113,18 +121,6 @@ def test_where_uv_cannot_fetch_a_portable_python_it_says_why(tmp_path: Path, cac
     _, err = howdah(tmp_path, cache, "--runtime", code=2, **env)
     assert "uv could not fetch a portable Python. It said:\n" in err
     assert "nowhere" in err and "Traceback" not in err
-
-
-@pytest.mark.parametrize("more", ["job.toml", "--clean"])
-def test_the_runtime_is_packed_by_itself(job: Path, cache: Path, more: str) -> None:
-    _, err = howdah(job, cache, "--runtime", more, code=2)
-    assert "--runtime packs Howdah's own runtime: leave out" in err
-
-
-def test_an_archive_can_be_kept(job: Path, cache: Path) -> None:
-    howdah(job, cache, "-o", "kept.tar.gz")
-    names = subprocess.run(["tar", "-tzf", job / "kept.tar.gz"], capture_output=True, text=True)
-    assert set(names.stdout.split()) == {"job.toml", "train.py", "words.txt"}
 
 
 def test_a_fresh_pack_fetches_again_what_lies_at_urls(job: Path, cache: Path) -> None:
@@ -155,6 +151,7 @@ def test_a_fresh_pack_fetches_again_what_lies_at_urls(job: Path, cache: Path) ->
         assert {kind for kind in before if before[kind] != after[kind]} == {"environment", "files"}
 
 
+@pytest.mark.nightly
 def test_a_fresh_pack_has_jobs_of_this_machine_take_the_newest_versions_too(
     job: Path, cache: Path
 ) -> None:
@@ -190,12 +187,6 @@ def environment(text: str) -> bytes:
         member.size = len(text)
         tar.addfile(member, io.BytesIO(text.encode()))
     return made.getvalue()
-
-
-def test_what_cannot_be_packed_is_told_without_a_traceback(job: Path, cache: Path) -> None:
-    _, err = howdah(job, cache, "--set", 'environment.venv="gone"', code=2)
-    assert "[environment] venv: there is no folder" in err
-    assert "Traceback" not in err
 
 
 def test_what_is_on_the_cluster_is_told(job: Path, cache: Path, hadoop: Cluster) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.yarn import environment as of_benchmarks
 from howdah.packing import in_place
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.python import uv
@@ -27,7 +25,7 @@ from tests.packing.unpacking import run, unpack
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
-    pytest.mark.timeout(180),
+    pytest.mark.xdist_group("packing"),
 ]
 
 
@@ -36,11 +34,6 @@ def offline() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UV_OFFLINE", "1")
         yield
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 def pack(folder: Path, cache: Path, *, fresh: bool = False, **wanted: str) -> Archive:
@@ -57,43 +50,41 @@ def refused(folder: Path, cache: Path, **wanted: str) -> str:
 
 
 def test_requirements_become_an_interpreter_with_packages_and_their_commands(
-    tmp_path: Path, cache: Path
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Built once, and anew with the edited code of a local package. What the user's shell sets has no
+    part in it."""
     environments.program()
+    for name, value in (("VIRTUAL_ENV", "/gone"), ("PYTHONPATH", "/gone"), ("PYTHONHOME", "")):
+        monkeypatch.setenv(name, value)
     wheel = environments.wheel(tmp_path)
-    (tmp_path / "requirements.txt").write_text("-r more.txt\n")
+    code = environments.project(tmp_path / "lib") / "src/lib/__init__.py"
+    code.write_text("def main(): print('old')\n")
+    (tmp_path / "requirements.txt").write_text("-r more.txt\n-e lib\n")
     (tmp_path / "more.txt").write_text(f"./{wheel.name}\n")
     archive = pack(tmp_path, cache, requirements="requirements.txt")
+    assert pack(tmp_path, cache, requirements="requirements.txt") == archive
     assert archive.python == "bin/python"
-    place = unpack(archive, tmp_path / "elsewhere")
+    assert "built from" in archive.notes[0]
+    code.write_text("def main(): print('new')\n")
+    second = pack(tmp_path, cache, requirements="requirements.txt")
+    shutil.rmtree(tmp_path / "lib")
     wheel.unlink()
-    told = run(place / "bin/python", "-c", "import tiny; tiny.main()")
-    assert told == f"tiny 1.0 {place}"
+    place = unpack(archive, tmp_path / "elsewhere")
+    told = run(place / "bin/python", "-c", "import tiny, lib; tiny.main(); lib.main()")
+    assert told == f"tiny 1.0 {place}\nold"
     assert any(place.rglob("tiny/__pycache__/__init__.*.pyc"))
     says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
     assert says == f"tiny 1.0 {place}"
-    assert "built from" in archive.notes[0]
+    other = unpack(second, tmp_path / "edited")
+    assert run(other / "bin/python", "-c", "import lib; lib.main()") == "new"
 
 
-def test_the_same_requirements_are_built_once_and_other_ones_anew(
-    tmp_path: Path, cache: Path
-) -> None:
-    environments.program()
-    wheel = environments.wheel(tmp_path)
-    (tmp_path / "r.txt").write_text(f"./{wheel.name}\n")
-    first = pack(tmp_path, cache, requirements="r.txt")
-    assert pack(tmp_path, cache, requirements="r.txt") == first
-    environments.wheel(tmp_path, text="def main(): print('another')\n")
-    second = pack(tmp_path, cache, requirements="r.txt")
-    assert second.digest != first.digest
-    assert pack(tmp_path, cache, requirements="r.txt", fresh=True).digest == second.digest
-
-
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "line",
     [
         "-e .",
-        "-e lib",
         "--editable=./lib",
         ".",
         "lib/[extra] ; python_version > '3'",
@@ -123,6 +114,7 @@ def test_the_edited_code_of_a_local_package_is_shipped(
     assert [shipped("old"), shipped("new")] == ["old", "new"]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("source", ['{ path = "../lib" }', "{ workspace = true }"])
 def test_the_edited_code_of_a_project_s_sources_is_shipped(
@@ -176,15 +168,7 @@ def test_what_uv_says_is_told(tmp_path: Path, cache: Path) -> None:
     assert "no-such-package-anywhere" in text
 
 
-def test_without_uv_it_is_said_what_to_do(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "r.txt").write_text("six\n")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    assert "pip install uv" in refused(tmp_path, cache, requirements="r.txt")
-
-
+@pytest.mark.nightly
 def test_a_locked_project_is_built_by_its_lock_and_a_stale_lock_is_refused(
     tmp_path: Path, cache: Path
 ) -> None:
@@ -209,38 +193,27 @@ def test_a_locked_project_is_built_by_its_lock_and_a_stale_lock_is_refused(
 def test_a_virtual_environment_becomes_one_that_needs_no_python(
     tmp_path: Path, cache: Path
 ) -> None:
-    made = environments.venv(tmp_path / "mine", environments.wheel(tmp_path))
-    archive = pack(tmp_path, cache, venv="mine")
-    shutil.rmtree(made)
-    place = unpack(archive, tmp_path / "elsewhere")
-    assert run(place / "bin/python", "-c", "import tiny; tiny.main()") == f"tiny 1.0 {place}"
-    says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
-    assert says == f"tiny 1.0 {place}"
-    assert not (place / "bin" / "activate").exists() and not (place / "pyvenv.cfg").exists()
-
-
-def test_a_development_install_is_copied(tmp_path: Path, cache: Path) -> None:
-    environments.venv(tmp_path / "mine")
+    """A development install in it is copied."""
+    environments.venv(tmp_path / "mine", environments.wheel(tmp_path))
     project = tmp_path / "project" / "src" / "dev_package"
     project.mkdir(parents=True)
     (project / "__init__.py").write_text("where = __file__\n")
     (site,) = (tmp_path / "mine" / "lib").glob("python3*/site-packages")
     (site / "_dev_package.pth").write_text(f"{project.parent}\n")
     archive = pack(tmp_path, cache, venv="mine")
+    assert any("development install, copied" in note for note in archive.notes)
+    shutil.rmtree(tmp_path / "mine")
     shutil.rmtree(tmp_path / "project")
     place = unpack(archive, tmp_path / "elsewhere")
+    assert run(place / "bin/python", "-c", "import tiny; tiny.main()") == f"tiny 1.0 {place}"
+    says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
+    assert says == f"tiny 1.0 {place}"
+    assert not (place / "bin" / "activate").exists() and not (place / "pyvenv.cfg").exists()
     told = run(place / "bin/python", "-c", "import dev_package; print(dev_package.where)")
     assert Path(told).is_relative_to(place)
-    assert any("development install, copied" in note for note in archive.notes)
 
 
-def test_a_development_install_by_an_import_hook_is_refused(tmp_path: Path, cache: Path) -> None:
-    environments.venv(tmp_path / "mine")
-    (site,) = (tmp_path / "mine" / "lib").glob("python3*/site-packages")
-    (site / "__editable___mine_1_finder.py").write_text("MAPPING = {}\n")
-    assert "install that package without -e" in refused(tmp_path, cache, venv="mine")
-
-
+@pytest.mark.nightly
 def test_a_conda_environment_is_shipped_with_commands_made_relative(
     tmp_path: Path, cache: Path
 ) -> None:
@@ -256,14 +229,6 @@ def test_a_conda_environment_is_shipped_with_commands_made_relative(
     assert says == f"tiny 1.0 {place}"
 
 
-def test_a_macos_environment_is_refused_with_the_reason(tmp_path: Path, cache: Path) -> None:
-    (tmp_path / "mine" / "bin").mkdir(parents=True)
-    (tmp_path / "mine" / "pyvenv.cfg").write_text("home = /opt/homebrew/bin\n")
-    (tmp_path / "mine" / "bin" / "python").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(100))
-    text = refused(tmp_path, cache, venv="mine")
-    assert "is a macOS environment" in text and "requirements or project" in text
-
-
 def test_broken_environments_are_refused(tmp_path: Path, cache: Path) -> None:
     made = tmp_path / "mine"
     made.mkdir()
@@ -275,37 +240,37 @@ def test_broken_environments_are_refused(tmp_path: Path, cache: Path) -> None:
     assert "leads to /gone/bin/python3.11, which is not there; make it anew" in text
     (made / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
     assert "include-system-site-packages" in refused(tmp_path, cache, venv="mine")
+    (made / "pyvenv.cfg").write_text("home = /opt/homebrew/bin\n")
+    (made / "bin" / "python").unlink()
+    (made / "bin" / "python").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(100))
+    text = refused(tmp_path, cache, venv="mine")
+    assert "is a macOS environment" in text and "requirements or project" in text
+    environments.venv(tmp_path / "hooked")
+    (site,) = (tmp_path / "hooked" / "lib").glob("python3*/site-packages")
+    (site / "__editable___mine_1_finder.py").write_text("MAPPING = {}\n")
+    assert "install that package without -e" in refused(tmp_path, cache, venv="hooked")
+    for key in ("requirements", "project", "venv", "archive"):
+        assert refused(tmp_path, cache, **{key: "gone.tar.gz"}).startswith(f"[environment] {key}:")
+    for wanted in (Environment(), Environment(python="/usr/bin/python3.9")):
+        assert environment(Job(environment=wanted), tmp_path, cache) is None, "one of the nodes'"
 
 
-@pytest.mark.parametrize("key", ["requirements", "project", "venv", "archive"])
-def test_what_is_not_there_is_told_with_its_key(tmp_path: Path, cache: Path, key: str) -> None:
-    assert refused(tmp_path, cache, **{key: "gone.tar.gz"}).startswith(f"[environment] {key}:")
-
-
-@pytest.mark.parametrize(
-    ("inside", "python"),
-    [
-        ("bin/python", "bin/python"),
-        ("./bin/python3", "bin/python3"),
-        ("env/bin/python", "env/bin/python"),
-    ],
-)
 @pytest.mark.parametrize("ending", ["tar.gz", "zip"])
-def test_a_ready_archive_is_taken_as_it_is(
-    tmp_path: Path, cache: Path, ending: str, inside: str, python: str
-) -> None:
+def test_a_ready_archive_is_taken_as_it_is(tmp_path: Path, cache: Path, ending: str) -> None:
     (tmp_path / "python").write_text("#!/bin/sh\n")
-    file = tmp_path / f"ready.{ending}"
-    if ending == "zip":
-        with zipfile.ZipFile(file, "w") as zipped:
-            zipped.write(tmp_path / "python", inside)
-    else:
-        with tarfile.open(file, "w:gz") as tar:
-            tar.add(tmp_path / "python", inside)
-    for _ in range(2):
-        archive = pack(tmp_path, cache, archive=file.name)
-        assert (archive.path, archive.python, archive.suffix) == (file, python, f".{ending}")
-        assert file.exists() and not archive.cached
+    for number, inside in enumerate(("bin/python", "./bin/python3", "env/bin/python")):
+        file = tmp_path / f"ready-{number}.{ending}"
+        if ending == "zip":
+            with zipfile.ZipFile(file, "w") as zipped:
+                zipped.write(tmp_path / "python", inside)
+        else:
+            with tarfile.open(file, "w:gz") as tar:
+                tar.add(tmp_path / "python", inside)
+        for _ in range(2):
+            archive = pack(tmp_path, cache, archive=file.name)
+            found = (archive.path, archive.python, archive.suffix)
+            assert found == (file, inside.removeprefix("./"), f".{ending}")
+            assert file.exists() and not archive.cached
 
 
 def test_a_ready_archive_may_be_several_gzip_members_in_a_row(tmp_path: Path, cache: Path) -> None:
@@ -359,66 +324,27 @@ def test_an_archive_on_the_cluster_is_not_touched(tmp_path: Path, cache: Path) -
     assert f"{place} is none that the nodes unpack" in refused(tmp_path, cache, archive=place)
 
 
-def test_a_python_of_the_nodes_is_no_archive(tmp_path: Path, cache: Path) -> None:
-    assert environment(Job(), tmp_path, cache) is None
-    job = Job(environment=Environment(python="/usr/bin/python3.9"))
-    assert environment(job, tmp_path, cache) is None
-
-
 BIN = Path("/envs/mine/bin")
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
+def test_commands_find_the_python_beside_them() -> None:
+    for script in (
         b"#!/envs/mine/bin/python\nprint(1)\n",
         b"#!/envs/mine/bin/python3.11\nprint(1)\n",
         b"#!/bin/sh\n'''exec' \"/envs/mine/bin/python3\" \"$0\" \"$@\"\n' '''\nprint(1)\n",
-    ],
-)
-def test_commands_find_the_python_beside_them(script: bytes) -> None:
-    made = relative(script, BIN)
-    assert made is not None
-    assert made.startswith(b"#!/bin/sh\n'''exec' \"$(dirname --")
-    assert made.endswith(b"' '''\nprint(1)\n")
-    compile(made, "script", "exec")
-    assert relative(made, BIN) is None, "it is as it should be"
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        b"",
-        b"\x7fELF...",
-        b"#!/bin/bash\necho\n",
-        f"#!{sys.executable}\n".encode(),
-        b"#!/usr/bin/env python\n",
-    ],
-)
-def test_other_commands_are_left_alone(script: bytes) -> None:
-    assert relative(script, BIN) is None
-
-
-def test_commands_of_an_environment_that_was_moved_find_it_again() -> None:
-    assert relative(b"#!/before/bin/python3\nprint(1)\n", BIN) is not None
-
-
-def test_options_of_a_command_s_interpreter_are_kept() -> None:
+    ):
+        made = relative(script, BIN)
+        assert made is not None
+        assert made.startswith(b"#!/bin/sh\n'''exec' \"$(dirname --")
+        assert made.endswith(b"' '''\nprint(1)\n")
+        compile(made, "script", "exec")
+        assert relative(made, BIN) is None, "it is as it should be"
     made = relative(b"#!/envs/mine/bin/python -sE\nprint(1)\n", BIN)
     assert made is not None and b"/python -sE " in made
-
-
-def test_the_user_s_shell_environment_does_not_get_in(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environments.program()
-    monkeypatch.setenv("VIRTUAL_ENV", "/gone")
-    monkeypatch.setenv("PYTHONPATH", "/gone")
-    monkeypatch.setenv("PYTHONHOME", "")
-    wheel = environments.wheel(tmp_path, name="third")
-    (tmp_path / "r.txt").write_text(f"./{wheel.name}\n")
-    archive = pack(tmp_path, cache, requirements="r.txt")
-    assert os.path.exists(archive.path or "")
+    assert relative(b"#!/before/bin/python3\nprint(1)\n", BIN) is not None, "it was moved"
+    this = f"#!{sys.executable}\n".encode()
+    for other in (b"", b"\x7fELF...", b"#!/bin/bash\necho\n", this, b"#!/usr/bin/env python\n"):
+        assert relative(other, BIN) is None
 
 
 def test_without_uv_it_is_said_where_one_was_looked_for_and_what_to_do(
@@ -431,15 +357,3 @@ def test_without_uv_it_is_said_where_one_was_looked_for_and_what_to_do(
         PackingError, match=rf"there is none in {tmp_path}/bin or on PATH; install it"
     ):
         uv.of_requirements(tmp_path / "requirements.txt")
-
-
-@pytest.mark.parametrize("place", ["bin", "lib/bin"])
-def test_benchmarks_use_the_uv_that_setup_brings(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brought = tmp_path / ".venv-tools" / place / "uv"
-    brought.parent.mkdir(parents=True)
-    brought.write_text("#!/bin/sh\n")
-    brought.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert shutil.which("uv", path=of_benchmarks.path(tmp_path)) == str(brought)

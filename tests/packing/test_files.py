@@ -18,7 +18,7 @@ from howdah.packing.archives import PackingError
 from howdah.packing.cache import Cache
 from howdah.packing.files import Extra, FilesLine, files, understand
 from howdah.packing.tarball import sha256
-from howdah.spec.model import Job, Role
+from howdah.spec.model import Job
 from tests.packing.unpacking import names, unpack
 from tests.unit.web import upstream
 
@@ -44,22 +44,16 @@ def test_places_may_have_other_names_beside_the_source() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
+def test_lines_that_mean_nothing_are_told(tmp_path: Path) -> None:
+    for line, problem in (
         ("a ->", "lacks a place or a name"),
         ("-> b", "lacks a place or a name"),
         ("a -> b/c", "'b/c' in 'a -> b/c' is not one name"),
         ("a -> ..", "is not one name"),
         ("s3://b/x.txt -> x/", "cannot be unpacked"),
         ("gone.txt", "there is no file or folder"),
-    ],
-)
-def test_lines_that_mean_nothing_are_told(tmp_path: Path, line: str, problem: str) -> None:
-    assert problem in refused(tmp_path, line)
-
-
-def test_two_things_of_one_name_are_told(tmp_path: Path) -> None:
+    ):
+        assert problem in refused(tmp_path, line)
     assert "a/x and b/x are both to be called 'x'" in refused(tmp_path, "a/x", "b/x")
 
 
@@ -175,17 +169,6 @@ def test_why_a_web_server_gives_nothing_is_told(tmp_path: Path) -> None:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/words.txt"
         assert "cannot be fetched: Cannot connect" in refused(tmp_path, url)
-
-
-def test_roles_have_their_own(tmp_path: Path) -> None:
-    (tmp_path / "a").touch()
-    (tmp_path / "b").touch()
-    job = Job(files=("a",), roles={"worker": Role(files=("b",)), "ps": Role()})
-    packed = {
-        role: [extra.name for extra in files(lines, tmp_path, tmp_path / "cache")]
-        for role, lines in job.files_by_role.items()
-    }
-    assert packed == {"": ["a"], "worker": ["b"]}
 
 
 def test_fsspec_is_not_imported_for_local_files(tmp_path: Path) -> None:

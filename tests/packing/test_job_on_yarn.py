@@ -17,7 +17,7 @@ from tests.packing import environments, portable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(300),  # two jobs, and an environment to be packed
 ]
 
 JOB = """
@@ -123,6 +123,7 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
     assert shipped(job, tmp_path / "cache", hadoop) == first
 
 
+@pytest.mark.nightly
 def test_an_environment_on_hdfs_may_be_a_folder_in_its_archive(
     tmp_path: Path, hadoop: Cluster
 ) -> None:
@@ -160,6 +161,7 @@ cores = 1
 """
 
 
+@pytest.mark.nightly
 def test_a_job_runs_on_the_runtime_that_the_cluster_has_for_all(
     tmp_path: Path, hadoop: Cluster
 ) -> None:

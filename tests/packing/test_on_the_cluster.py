@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,13 +15,10 @@ from howdah.packing import tarball
 from howdah.packing.archives import Archive, ArchiveKind, PackingError
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.files import elsewhere
-from howdah.packing.python.runtime import base
-from howdah.packing.source import source
 from howdah.packing.store import DAY_S, ArchiveStore, Uploaded
 from howdah.packing.tarball import TarEntry
 from howdah.storage.hdfs.errors import NoNameNode
 from howdah.storage.hdfs.files import Hdfs, HdfsStat
-from tests.hadoop import applications
 from tests.hadoop.cluster import Cluster
 
 
@@ -59,8 +54,13 @@ def archive(cache: Path, content: bytes = b"x", kind: ArchiveKind = ArchiveKind.
 
 
 def test_an_archive_is_uploaded_once_and_never_touched_again(place: Place, tmp_path: Path) -> None:
-    packed = archive(tmp_path)
-    first = place.store().ensure(packed)
+    packed = archive(tmp_path, os.urandom(10 << 20))
+    told: list[tuple[str, int, int | None]] = []
+    place.hdfs.write(f"{place.folder}/.howdah/cache/{packed.name}", b"damaged, and replaced")
+    first = place.store().ensure(packed, lambda what, done, total: told.append((what, done, total)))
+    assert told[0] == ("uploading source, 10.5 MB", 0, packed.size)
+    assert told[-1][1:] == (packed.size, packed.size)
+    assert len(told) > 2
     assert first.uploaded_bytes == first.size == packed.size
     again = place.store().ensure(packed)
     assert again == Uploaded(
@@ -70,22 +70,9 @@ def test_an_archive_is_uploaded_once_and_never_touched_again(place: Place, tmp_p
     status = place.hdfs.stat(first.url)
     assert (status.size, status.mtime_ms) == (first.size, first.mtime_ms)
     assert packed.path is not None and place.hdfs.read(first.url) == packed.path.read_bytes()
-
-
-def test_only_its_owner_can_look_into_it(place: Place, tmp_path: Path) -> None:
-    uploaded = place.store().ensure(archive(tmp_path))
-    assert place.hdfs.stat(uploaded.url).permission == 0o600
-    assert place.hdfs.stat(f"{place.folder}/.howdah/cache").permission == 0o700
-    assert place.hdfs.stat(f"{place.folder}/.howdah").permission == 0o700
-
-
-def test_progress_tells_bytes(place: Place, tmp_path: Path) -> None:
-    packed = archive(tmp_path, os.urandom(10 << 20))
-    told: list[tuple[str, int, int | None]] = []
-    place.store().ensure(packed, lambda what, done, total: told.append((what, done, total)))
-    assert told[0] == ("uploading source, 10.5 MB", 0, packed.size)
-    assert told[-1][1:] == (packed.size, packed.size)
-    assert len(told) > 2
+    assert status.permission == 0o600, "only its owner can look into it"
+    for folder in (".howdah/cache", ".howdah"):
+        assert place.hdfs.stat(f"{place.folder}/{folder}").permission == 0o700
 
 
 def test_a_half_upload_is_no_archive(place: Place, tmp_path: Path) -> None:
@@ -117,12 +104,6 @@ def test_clients_that_upload_the_same_at_once_get_the_same_file(
     assert theirs.uploaded_bytes == packed.size and mine.uploaded_bytes == 0
     assert (mine.url, mine.mtime_ms) == (theirs.url, theirs.mtime_ms)
     assert place.store().ensure(packed).mtime_ms == theirs.mtime_ms
-
-
-def test_one_of_another_size_is_replaced(place: Place, tmp_path: Path) -> None:
-    packed = archive(tmp_path)
-    place.hdfs.write(f"{place.folder}/.howdah/cache/{packed.name}", b"damaged")
-    assert place.store().ensure(packed).uploaded_bytes == packed.size
 
 
 def test_a_damaged_local_archive_is_not_uploaded_and_made_anew(
@@ -202,96 +183,3 @@ def test_what_has_not_been_used_for_long_is_cleaned_away(place: Place, tmp_path:
     gone = place.store().prune()
     assert {status.name for status in gone} == {old.name, ".left.1234.tmp"}
     assert place.names() == {used.name, f"{used.name}.used", new.name, f"{new.name}.used"}
-
-
-PROBE = """
-import json, os, sys
-import msgspec, hdfs_native, google.protobuf, ssl
-here = os.path.dirname(os.path.abspath(__file__))
-found = {
-    "executable": os.path.realpath(sys.executable),
-    "runtime": os.path.realpath("runtime"),
-    "executable bit": os.access(os.path.join(here, "run.sh"), os.X_OK),
-    "link": os.readlink(os.path.join(here, "link")),
-    "read by link": open(os.path.join(here, "link")).read(),
-    "names": sorted(os.listdir(here)),
-}
-with open(sys.argv[1] + ".tmp", "w") as file:
-    json.dump(found, file)
-os.rename(sys.argv[1] + ".tmp", sys.argv[1])
-"""
-
-
-def submit(cluster: Cluster, command: str, resources: dict[str, Uploaded]) -> str:
-    """An application whose only container has these archives, on the one node with GPUs."""
-    application = cluster.rm("apps/new-application", "POST", {})["application-id"]
-    brought = [
-        {
-            "key": name,
-            "value": {
-                "resource": uploaded.url,
-                "type": "ARCHIVE",
-                "visibility": "PRIVATE",
-                "size": uploaded.size,
-                "timestamp": uploaded.mtime_ms,
-            },
-        }
-        for name, uploaded in resources.items()
-    ]
-    document = {
-        "application-id": application,
-        "application-name": "packing",
-        "queue": "gpu",
-        "max-app-attempts": 1,
-        "am-container-node-label-expression": "gpu",
-        "am-container-spec": {
-            "local-resources": {"entry": brought},
-            "commands": {"command": f"{command} 1>><LOG_DIR>/stdout 2>><LOG_DIR>/stderr"},
-        },
-        "resource": {"memory": 256, "vCores": 1},
-    }
-    cluster.rm("apps", "POST", document)
-    return application
-
-
-def results(
-    cluster: Cluster, folder: Path, names: Sequence[str], place: Place, tmp: Path
-) -> list[dict[str, Any]]:
-    """What containers report that were started one after the other, each as a submission of its
-    own."""
-    found = []
-    for name in names:
-        store = place.store()
-        ensured = {
-            "runtime": store.ensure(base(tmp / "cache")),
-            "source": store.ensure(source(folder, tmp / "cache")),
-        }
-        command = f"runtime/bin/python3 -s source/probe.py {tmp / name}"
-        application = submit(cluster, command, ensured)
-        told = applications.wait_final(cluster, application)
-        # It never registers itself, so its end is a failure; what it wrote says how it went.
-        assert (tmp / name).exists(), told["diagnostics"]
-        uploaded = sum(each.uploaded_bytes for each in ensured.values())
-        found.append({**json.loads((tmp / name).read_text()), "uploaded": uploaded})
-    return found
-
-
-def test_nodes_unpack_the_runtime_once_and_run_it(
-    hadoop: Cluster, place: Place, tmp_path: Path
-) -> None:
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / "probe.py").write_text(PROBE)
-    (folder / "run.sh").write_text("#!/bin/sh\n")
-    (folder / "run.sh").chmod(0o755)
-    (folder / "link").symlink_to("größe 数据.txt")
-    (folder / "größe 数据.txt").write_text("hello")
-    first, second = results(hadoop, folder, ("first", "second"), place, tmp_path)
-    assert first["executable"].startswith(first["runtime"])
-    assert str(hadoop.folder) in first["runtime"], "below a node's local folders"
-    assert first["executable bit"] and first["link"] == "größe 数据.txt"
-    assert first["read by link"] == "hello"
-    assert set(first["names"]) == {"größe 数据.txt", "link", "probe.py", "run.sh"}
-    assert first["uploaded"] > 1e6
-    assert second["uploaded"] == 0
-    assert second["runtime"] == first["runtime"], "unpacked once on a node"

@@ -13,7 +13,7 @@ import pytest
 import howdah
 from tests.packing import portable
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.nightly
 
 JOB = """
 name = "old"

@@ -42,14 +42,6 @@ def test_caches_histories_and_environments_are_left_out(folder: Path) -> None:
     assert pack(folder).notes == ("mine: left out, it is a virtual environment",)
 
 
-def test_ignore_files_count_as_they_do_for_git(folder: Path) -> None:
-    write(folder, "data/big.bin", "data/keep.txt", "a.log", "deep/b.log", "deep/c.log", "out/x")
-    write(folder, ".gitignore", text="*.log\n/data/*\n!/data/keep.txt\nout/\n")
-    write(folder / "deep", ".gitignore", text="!b.log\n")
-    expected = {"train.py", ".gitignore", "data/keep.txt", "deep/b.log", "deep/.gitignore"}
-    assert shipped(folder) == expected
-
-
 def test_what_git_itself_lists_is_what_is_shipped(folder: Path) -> None:
     write(folder, "a/b/c.txt", "a/b/c.bin", "build/x", "deep/build", "ä.txt", "x y.dat", "#1", "!2")
     write(folder, "doc/frotz/a", "frotz/b", "foo/bar/baz", "deep/foo/q", "hello.1", "hello.x")
@@ -81,12 +73,8 @@ def test_ignore_files_above_count_up_to_the_root_of_the_repository(tmp_path: Pat
     write(repository, ".gitignore", text="*.log\n")
     folder = write(repository / "job", "train.py", "a.log", "b.txt")
     assert shipped(folder) == {"train.py", "b.txt"}
-
-
-def test_a_folder_that_git_ignores_as_a_whole_is_shipped_when_it_is_named(tmp_path: Path) -> None:
-    repository = write(tmp_path / "repository", ".git/config")
-    write(repository, ".gitignore", text="build/\n")
-    assert shipped(write(repository / "build" / "job", "train.py")) == {"train.py"}
+    write(repository, ".gitignore", text="job/\n")
+    assert shipped(folder) == {"train.py", "a.log", "b.txt"}, "it was named"
 
 
 def test_executable_bits_empty_folders_and_names_of_any_language_are_kept(folder: Path) -> None:
@@ -124,13 +112,11 @@ def test_a_link_that_leads_out_is_refused_with_what_to_do(folder: Path, target: 
     assert ".howdahignore" in str(error.value) and "`files`" in str(error.value)
     write(folder, ".howdahignore", text="link\n")
     assert "link" not in shipped(folder)
-
-
-def test_a_link_that_leads_out_by_another_link_is_refused(folder: Path) -> None:
-    (folder / "a").symlink_to("..")
-    (folder / "b").symlink_to("a/secret")
-    write(folder.parent, "secret")
-    with pytest.raises(PackingError, match=r"a is a link to \.\.; |b is a link to a/secret"):
+    (folder / "up").symlink_to("..")
+    (folder / "through").symlink_to("up/secret")
+    with pytest.raises(
+        PackingError, match=r"up is a link to \.\.; |through is a link to up/secret"
+    ):
         pack(folder)
 
 
@@ -162,11 +148,6 @@ def test_a_surprising_size_is_told_with_the_biggest_files(
     assert archive.rows[0].name == "data/" and archive.rows[0].size == 7000
 
 
-def test_a_folder_with_nothing_to_ship_is_told(tmp_path: Path) -> None:
-    folder = write(tmp_path / "source", ".howdahignore", text="*\n")
-    assert "nothing to ship" in pack(folder).notes[0]
-
-
 def test_a_changed_file_changes_the_archive_and_the_same_content_has_the_same_digest(
     folder: Path,
 ) -> None:
@@ -176,14 +157,10 @@ def test_a_changed_file_changes_the_archive_and_the_same_content_has_the_same_di
     write(folder, "train.py", text="x")
     assert first.digest != second.digest
     assert pack(folder).digest == first.digest
-
-
-def test_a_file_whose_time_was_set_back_is_noticed(folder: Path) -> None:
-    before = pack(folder)
     status = (folder / "train.py").stat()
-    (folder / "train.py").write_text("z")
+    (folder / "train.py").write_text("z")  # and its time is set back
     os.utime(folder / "train.py", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert pack(folder).digest != before.digest
+    assert pack(folder).digest not in (first.digest, second.digest)
 
 
 def test_job_directories_are_left_out_wherever_they_are(
@@ -193,10 +170,3 @@ def test_job_directories_are_left_out_wherever_they_are(
     write(folder, "state/jobs/ann/job-1/agent.key", "state/notes")
     archive = source(folder, folder.parent / "cache")
     assert names(unpack(archive, folder.parent / "unpacked")) == {"train.py", "state/notes"}
-
-
-def test_the_cache_may_be_in_the_source_folder(folder: Path) -> None:
-    cache = folder / "my-cache"
-    first = source(folder, cache)
-    assert source(folder, cache).digest == first.digest
-    assert first.files == 1

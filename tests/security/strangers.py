@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +45,16 @@ def program(
     finally:
         process.kill()
         process.communicate()
+
+
+def bare_context(secrets: Path | None = None, role: str = "agent") -> ssl.SSLContext:
+    """A stranger's: any server will do, and it has no certificate, or that of a role of some job."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if secrets is not None:
+        context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
+    return context
 
 
 def line(process: subprocess.Popen[str]) -> str:

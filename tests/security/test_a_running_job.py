@@ -11,7 +11,6 @@ import resource
 import socket
 import ssl
 import stat
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from howdah.wire.messages import AgentHello, AskStop, ClientHello
 from tests.acceptance.jobs import Job
 from tests.changing_folders import all_below, contents
 from tests.cli.howdah import ended_at_last, howdah, job_file, start, until
+from tests.security.strangers import bare_context
 
 PROGRAM = (
     "import resource, time\nprint('begun', resource.getrlimit(resource.RLIMIT_CORE), flush=True)\n"
@@ -146,58 +146,6 @@ def _talk(port: int, data: bytes, context: ssl.SSLContext | None = None) -> byte
     return answer
 
 
-def _context(
-    job: Job | None = None, newest: ssl.TLSVersion | None = None, role: str = "client"
-) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if newest is not None:
-        context.maximum_version = newest
-    if job is not None:
-        folder = job.directory.secrets
-        context.load_cert_chain(folder / f"{role}.pem", folder / f"{role}.key")
-    return context
-
-
-def test_the_port_of_frames_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
-    """A stranger calls the coordinator's port for agents and clients. It tells them nothing."""
-    job, other = jobs
-    port = _address(job).port
-    frame = b"\0\0\0\x10" + b"x" * 16
-    assert _talk(port, b"GET / HTTP/1.1\r\n\r\n") in (b"", _TLS_ALERT)
-    assert _talk(port, frame, _context()) == b""
-    assert _talk(port, frame, _context(other)) == b""
-    assert _talk(port, frame, _context(job, ssl.TLSVersion.TLSv1_2)) == b""
-    assert _talk(port, b"\xff" * 4096, _context(job)) == b"", "a malformed frame costs its sender"
-    _still_runs(job)
-
-
-_TLS_ALERT = bytes.fromhex("15030300020246")
-
-
-def test_the_page_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
-    """A stranger asks for the job page. It tells them nothing."""
-    job, other = jobs
-    port = _address(job).http_port
-    cookie = f"howdah-{job.directory.job_id}"
-    for path in ("/", "/api/status", "/metrics", "/proxy/worker:0/", "/%2e%2e/secrets/token"):
-        for headers in (
-            {},
-            {"Authorization": "Bearer " + "x" * 43},
-            {"Authorization": f"Bearer {other.directory.token()}"},
-            {"Cookie": f"{cookie}={other.directory.token()}"},
-        ):
-            link = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-            link.request("GET", path, headers=headers)
-            answer = link.getresponse()
-            assert answer.status == 401, (path, headers)
-            assert b"begun" not in answer.read()
-            link.close()
-    assert _talk(port, b"\0" * 5000 + b"\r\n\r\n").startswith(b"HTTP/1.1 400 ")
-    _still_runs(job)
-
-
 def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
     """A compromised task has its own job's certificates, keys and token, and knows all names of
     another job. It can neither stop nor read that job."""
@@ -209,7 +157,10 @@ def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
         for hello in (agent, client):
             for role in ("agent", "client", "coordinator"):
                 said = encode(hello) + encode(AskStop())
-                assert _talk(_address(job).port, said, _context(mine, role=role)) == b""
+                assert (
+                    _talk(_address(job).port, said, bare_context(mine.directory.secrets, role))
+                    == b""
+                )
     for method, path in (("POST", "/api/v1/stop"), ("GET", "/api/v1/config")):
         link = http.client.HTTPConnection("127.0.0.1", _address(job).http_port, timeout=20)
         link.request(method, path, headers={"Authorization": f"Bearer {mine.directory.token()}"})
@@ -217,47 +168,6 @@ def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
         link.close()
     _still_runs(job)
     _still_runs(mine)
-
-
-def test_a_recorded_conversation_says_nothing_when_it_is_sent_again(jobs: tuple[Job, Job]) -> None:
-    """Someone on the network records all that a client sends to the coordinator, and sends it
-    again. The coordinator answers nothing and does nothing."""
-    job, _ = jobs
-    address = _address(job)
-    recorded: list[bytes] = []
-    with socket.create_server(("127.0.0.1", 0)) as relay:
-        thread = threading.Thread(target=_relay, args=(relay, address.port, recorded))
-        thread.start()
-        context = _context(job)
-        raw = socket.create_connection(relay.getsockname(), timeout=20)
-        with context.wrap_socket(raw) as link:
-            link.sendall(encode(ClientHello(job_id=job.directory.job_id, user="root")))
-            assert len(link.recv(4096)) > 4, "the coordinator has answered its client"
-        thread.join(20)
-    whole = b"".join(recorded)
-    assert len(whole) > 1000
-    answer = _talk(address.port, whole)
-    assert job.directory.job_id.encode() not in answer
-    _still_runs(job)
-
-
-def _relay(listener: socket.socket, port: int, recorded: list[bytes]) -> None:
-    near, _ = listener.accept()
-    with near, socket.create_connection(("127.0.0.1", port), timeout=20) as far:
-
-        def back() -> None:
-            with contextlib.suppress(OSError):
-                while data := far.recv(65536):
-                    near.sendall(data)
-
-        thread = threading.Thread(target=back)
-        thread.start()
-        with contextlib.suppress(OSError):
-            while data := near.recv(65536):
-                recorded.append(data)
-                far.sendall(data)
-            far.shutdown(socket.SHUT_WR)
-        thread.join(20)
 
 
 def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(jobs: tuple[Job, Job]) -> None:
@@ -296,17 +206,6 @@ def test_the_node_daemon_hangs_up_on_whoever_does_not_greet(jobs: tuple[Job, Job
             link.sendall(os.urandom(4096))
             with contextlib.suppress(ConnectionError):
                 assert link.recv(100) == b""
-    _still_runs(job)
-
-
-def test_garbage_for_the_programs_socket_is_dropped(jobs: tuple[Job, Job]) -> None:
-    """A program sends garbage to the socket for reports. It is dropped."""
-    job, _ = jobs
-    for program in job.programs("worker:0"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
-            link.connect(program.environ()["HOWDAH_TASK_SOCKET"])
-            for data in (b"", b"{", b"[]", b"null", os.urandom(2000), b'{"step": "x"}' * 50):
-                link.send(data)
     _still_runs(job)
 
 

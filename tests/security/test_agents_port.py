@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import ssl
 from pathlib import Path
 
 import pytest
 
-from howdah.agent.host import procfs
 from howdah.wire import authority
 from howdah.wire.channel import connect
 from howdah.wire.frames import encode
 from howdah.wire.messages import Heartbeat, Moved, Shutdown, ToAgent
 from howdah.wire.tls import client_context
-from tests.agent.rig import HOST, JOB, Rig, door, listening, until
+from tests.agent.rig import HOST, JOB, Rig, door, listening, rss_mb, until
+from tests.security.strangers import bare_context
 
 OTHER_JOB = JOB[:-1] + ("0" if JOB[-1] != "0" else "1")
-
-
-def bare_context(secrets: Path | None = None, role: str = "coordinator") -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    if secrets is not None:
-        context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
-    return context
 
 
 async def nothing_comes(
@@ -59,7 +49,7 @@ async def test_only_a_coordinator_of_the_job_is_heard(tmp_path: Path) -> None:
         for number, job_id in enumerate((JOB, OTHER_JOB)):
             secrets = tmp_path / f"other-{number}"
             authority.create(job_id, secrets)
-            await nothing_comes(door(rig), bare_context(secrets), NEWS)
+            await nothing_comes(door(rig), bare_context(secrets, "coordinator"), NEWS)
             context = client_context(secrets, "coordinator")
             with pytest.raises(OSError):
                 await connect(*door(rig), context, job_id=JOB, receives=ToAgent)
@@ -74,7 +64,9 @@ async def test_what_is_no_call_is_cut_off(tmp_path: Path) -> None:
             await nothing_comes(door(rig), None, data)
         huge_array = b"\0\0\0\x05\xdd\xff\xff\xff\xff"
         for data in (b"\xff" * 4096, encode(Shutdown()), huge_array):
-            await nothing_comes(door(rig), bare_context(rig.folder / "secrets"), data)
+            await nothing_comes(
+                door(rig), bare_context(rig.folder / "secrets", "coordinator"), data
+            )
         await unharmed(rig)
 
 
@@ -84,24 +76,16 @@ async def test_a_crowd_that_never_finishes_its_handshakes_is_bounded_and_ends(
     """A crowd begins handshakes with an agent and never finishes them. Their number is bounded, and
     they are cut off."""
     async with listening(tmp_path) as (rig, agent):
-        before = rss(agent.pid)
+        before = rss_mb(agent.pid)
         crowd = [await asyncio.open_connection(*door(rig)) for _ in range(200)]
         ends = [asyncio.ensure_future(reader.read()) for reader, _ in crowd]
         await until(lambda: sum(end.done() for end in ends) >= 184)
-        assert rss(agent.pid) - before < 3.0
+        assert rss_mb(agent.pid) - before < 3.0
         await until(lambda: all(end.done() for end in ends))
         for (_, writer), end in zip(crowd, ends, strict=True):
             end.exception()
             writer.close()
         await unharmed(rig)
-
-
-def rss(pid: int) -> float:
-    """Resident megabytes."""
-    status = procfs.stat(pid)
-    assert status is not None
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 async def unharmed(rig: Rig) -> None:

@@ -71,16 +71,6 @@ def test_every_route_wants_the_token(served: Served) -> None:
     assert served.job.stops == []
 
 
-def test_with_the_token_every_route_answers(served: Served) -> None:
-    """The owner tries every route with the token. Every route answers."""
-    served.job.print("worker:0", "line\n", attempt=1)
-    for method, path in every_path(served):
-        if path.endswith("/stream") or path.startswith("/proxy"):
-            continue
-        query = "?task=worker:0" if path.endswith("/series") else ""
-        assert served.ask(method, path + query).status in (200, 202), (method, path)
-
-
 def test_a_strange_host_name_is_refused_whatever_the_proof(served: Served) -> None:
     """A request names another host. It is refused, whatever proof it brings. The job's own host
     names are let in."""

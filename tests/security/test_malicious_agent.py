@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import msgspec.inspect as kinds
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from benchmarks import processes, standin
 from benchmarks.coordinator import ROOT, Fleets
@@ -266,33 +265,6 @@ def test_old_and_made_up_attempts_and_other_tasks_change_nothing(victim: Victim)
     victim.unharmed()
     job = msgspec.json.decode(victim.get("/api/v1/job"))
     assert job["failures"] == []
-
-
-def test_names_of_programs_are_data_in_the_metrics(victim: Victim) -> None:
-    """A program reports a value whose name has quotes and newlines. It makes no metric or label of
-    its own."""
-    evil = 'x"} 1\nhowdah_job_outcome{outcome="succeeded'
-
-    async def body() -> None:
-        channel = await victim.agent(held=HELD)
-        channel.send(
-            Heartbeat(attempt=1, sample=Sample(time=2e9, values={evil: 1.0, "a\\": float("nan")}))
-        )
-        await settled(channel)
-
-    attack(body)
-    text = victim.get("/metrics").decode()
-    families = list(text_string_to_metric_families(text))
-    names = [
-        s.labels["name"]
-        for f in families
-        for s in f.samples
-        if "name" in s.labels and "task" in s.labels
-    ]
-    assert evil in names
-    outcomes = [s for f in families for s in f.samples if s.name == "howdah_job_outcome"]
-    assert all(s.value == 0 for s in outcomes)
-    victim.unharmed()
 
 
 def test_a_flood_of_messages_costs_only_its_sender(victim: Victim) -> None:

@@ -16,6 +16,7 @@ import pytest
 from howdah.frameworks.programs import HELPERS
 from howdah.wire import authority
 from tests.cli.howdah import until
+from tests.security.strangers import bare_context
 
 JOB = "digits-20260101-000000-abcd"
 OTHER = "digits-20260101-000000-abce"
@@ -98,17 +99,12 @@ def test_a_command_without_a_tasks_certificate_is_not_run(node: tuple[Path, int]
     task of another job, whatever its name. Nothing is run."""
     folder, port = node
     attempt(port, request(folder), None)
-    shown = [None, *((folder / "secrets", role) for role in ("client", "coordinator"))]
+    shown = [(), *((folder / "secrets", role) for role in ("client", "coordinator"))]
     for name, job_id in (("of its name", JOB), ("of another name", OTHER)):
         authority.create(job_id, folder / name)
-        shown.append((folder / name, "agent"))
+        shown.append((folder / name,))
     for certificate in shown:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        if certificate is not None:
-            secrets, role = certificate
-            context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
-        attempt(port, request(folder), context)
+        attempt(port, request(folder), bare_context(*certificate))
     assert not (folder / "done").exists()
 
 

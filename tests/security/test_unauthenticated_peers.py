@@ -28,7 +28,7 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import descriptors
 from tests.cli.howdah import until
-from tests.security.test_wire import bare_context
+from tests.security.strangers import bare_context
 from tests.spark.feed.conftest import feed_secrets, rig
 from tests.spark.feed.rig import Feeder, Rig
 from tests.unit.web.serving import BEARER, Served, serving
@@ -144,9 +144,7 @@ def test_more_strangers_than_descriptors_keep_no_owner_out(
 def test_a_client_gets_in_while_strangers_hold_the_wire(small: Small) -> None:
     """Strangers begin handshakes and never finish them. They do not keep their places forever, and
     a client gets in."""
-    context = bare_context()
-    secrets = small.directory.secrets
-    context.load_cert_chain(secrets / "client.pem", secrets / "client.key")
+    context = bare_context(small.directory.secrets, "client")
     with contextlib.ExitStack() as stack:
         flood(stack, small.address.port, client_hello(), 80)
         raw = stack.enter_context(socket.create_connection(("127.0.0.1", small.address.port)))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import logging
 import socket
 import ssl
@@ -18,9 +17,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.hazmat.primitives import serialization
 
 from howdah.wire import authority
 from howdah.wire.channel import Channel, connect, serve
@@ -35,11 +32,11 @@ from howdah.wire.messages import (
     Welcome,
 )
 from howdah.wire.tls import (
-    certificate_name,
     client_context,
     former_certificate_name,
     server_context,
 )
+from tests.security.strangers import bare_context
 from tests.unit.wire.rig import (
     JOB,
     OTHER_JOB,
@@ -80,14 +77,6 @@ async def bystander(**options: Any) -> AsyncIterator[tuple[int, Watched]]:
         assert handler.channels[0].problem == ""
 
 
-def bare_context() -> ssl.SSLContext:
-    """A stranger's: no certificate of its own, any server will do."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
-
-
 async def nothing_comes(port: int, context: ssl.SSLContext | None, *send: bytes) -> None:
     """Connect so, send that, and be cut off without a byte of an answer."""
     try:
@@ -114,46 +103,9 @@ def test_a_stranger_without_a_certificate_of_the_job_gets_no_answer() -> None:
         async with bystander() as (port, handler):
             await nothing_comes(port, bare_context(), encode(hello()))
             for secrets in (secrets_of(OTHER_JOB), secrets_of(JOB, "another authority")):
-                context = bare_context()
-                context.load_cert_chain(secrets / "agent.pem", secrets / "agent.key")
-                await nothing_comes(port, context, encode(hello()))
-            context = bare_context()
+                await nothing_comes(port, bare_context(secrets), encode(hello()))
+            context = bare_context(secrets_of(JOB))
             context.maximum_version = ssl.TLSVersion.TLSv1_2
-            context.load_cert_chain(secrets_of(JOB) / "agent.pem", secrets_of(JOB) / "agent.key")
-            await nothing_comes(port, context, encode(hello()))
-            assert len(handler.channels) == 1
-
-    run(body())
-
-
-def test_a_certificate_one_signed_oneself_is_refused(tmp_path: Path) -> None:
-    """A peer shows a certificate that it has signed itself. It is refused."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"howdah {JOB}")])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(certificate_name("agent", JOB))]), False
-        )
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    (tmp_path / "own.pem").write_bytes(certificate.public_bytes(pem))
-    (tmp_path / "own.key").write_bytes(
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-
-    async def body() -> None:
-        async with bystander() as (port, handler):
-            context = bare_context()
-            context.load_cert_chain(tmp_path / "own.pem", tmp_path / "own.key")
             await nothing_comes(port, context, encode(hello()))
             assert len(handler.channels) == 1
 
