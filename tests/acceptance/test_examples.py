@@ -10,9 +10,18 @@ import pytest
 from tests.acceptance.checks import TRAININGS, check_training
 from tests.acceptance.jobs import Example
 
+DEFAULT = ("pytorch", "xgboost", "dask")
+"""One of a gang that talks among itself, one with a tracker, one with a client; the others nightly."""
+
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        each if each in DEFAULT else pytest.param(each, marks=pytest.mark.nightly)
+        for each in TRAININGS
+    ],
+)
 def test_an_example_trains(name: str, tmp_path: Path) -> None:
     job = Example(name, tmp_path).run().end()
     shared = job.directory.path / "shared"
@@ -20,3 +29,20 @@ def test_an_example_trains(name: str, tmp_path: Path) -> None:
     check_training(TRAININGS[name], job.run.text, shards)
     assert any((job.directory.path / "tensorboard").rglob("events.out.tfevents*"))
     assert not job.marked(), "nothing is left"
+
+
+@pytest.mark.timeout(320)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "command",
+        *(
+            pytest.param(each, marks=pytest.mark.nightly)
+            for each in ("horovod", "mpi", "mxnet", "ray")
+        ),
+    ],
+)
+def test_the_other_examples_end_well(name: str, tmp_path: Path) -> None:
+    """They train nothing, or their frameworks are tested elsewhere."""
+    job = Example(name, tmp_path).run().end(within_s=300)
+    assert not job.marked()

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from howdah.storage.jobdir import base_folder, list_jobs
-from tests.cli.howdah import howdah, newest
+from tests.cli.howdah import newest
+from tests.cli.inside import howdah
 
 SAYS_ITSELF = """
 command = "python -c 'import sys; print(sys.executable)'; python3 -c 'print(3)'"
@@ -28,24 +29,20 @@ def test_python_is_the_jobs_interpreter_whatever_its_file_is_called(tmp_path: Pa
     assert "worker:0 | 3" in shown
 
 
-@pytest.mark.parametrize(
-    ("python", "why"),
-    [
+def test_a_job_whose_interpreter_is_missing_is_refused_before_anything_starts(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "job.toml"
+    before = len(list(list_jobs(base_folder())))
+    for python, why in (
         ("/nowhere/bin/python", "/nowhere/bin/python is not there"),
         ("venv/bin/python", "venv/bin/python is not there; a path is absolute or relative to"),
         ("python9.99", "there is no program 'python9.99' on PATH"),
         (".", "on PATH"),
-    ],
-)
-def test_a_job_whose_interpreter_is_missing_is_refused_before_anything_starts(
-    python: str, why: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "job.toml"
-    file.write_text(SAYS_ITSELF + f'[environment]\npython = "{python}"\n')
-    before = len(list(list_jobs(base_folder())))
-    refused = howdah("run", str(file), code=3)
-    assert "environment.python" in refused.told
-    assert why in refused.told
+    ):
+        file.write_text(SAYS_ITSELF + f'[environment]\npython = "{python}"\n')
+        refused = howdah("run", str(file), code=3).told
+        assert "environment.python" in refused and why in refused
     assert len(list(list_jobs(base_folder()))) == before
 
 

@@ -11,37 +11,15 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from howdah.core.messages import Task
 from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
-from howdah.wire.status import FailureView
 from tests.browser import story
 from tests.browser.conftest import open_job, shoot, troubles, watched
 from tests.browser.prefix_proxy import prefix_proxy
+from tests.browser.test_walk import row
 from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import Served, serving
 from tests.unit.web.upstream import Program, program
 
-pytestmark = pytest.mark.timeout(180)
-
-
-def row(page: Page, task: str):
-    return page.locator(f'#task-rows tr[data-task="{task}"]')
-
-
-def test_the_page_shows_the_job(page: Page, served: Served) -> None:
-    served.do(story.running)
-    open_job(page, served)
-    expect(page.locator("h1")).to_have_text("digits")
-    expect(page.locator("#phase")).to_have_text("Running")
-    expect(page.locator("#feed")).to_have_text("Live")
-    expect(page.locator("#facts")).to_contain_text("4 of 4 running")
-    expect(row(page, "worker:1")).to_contain_text("node-2")
-    expect(row(page, "worker:1")).to_contain_text("642 MiB")
-    expect(page.locator("#timeline-legend")).to_contain_text("Running")
-    expect(page.locator("#event-list li")).to_have_count(7)
-    expect(page.locator("#config-text")).to_contain_text("python train.py")
-    expect(page.locator(".chart")).to_have_count(3)
-    expect(page.locator(".chart canvas").first).to_be_visible()
-    expect(page).to_have_title("digits · Running")
-    shoot(page, "running-light")
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(180)]
 
 
 def test_silence_is_no_warning_and_an_ended_job_has_no_running_times(
@@ -83,32 +61,6 @@ def test_plots_go_over_time_or_steps_and_are_smoothed(page: Page, served: Served
     shoot(page, "plots-over-steps")
 
 
-def test_a_new_log_line_appears_by_itself(page: Page, served: Served) -> None:
-    served.do(story.running)
-    open_job(page, served)
-    expect(page.locator("#log-lines")).to_contain_text("step 119 of chief:0")
-    served.do(lambda job: job.print("chief:0", "loss 0.0123 after the whole epoch\n"))
-    expect(page.locator("#log-lines div").last).to_have_text("loss 0.0123 after the whole epoch")
-
-
-def test_a_kill_is_seen_in_the_table_the_events_and_as_a_failure(
-    page: Page, served: Served
-) -> None:
-    served.do(story.running)
-    open_job(page, served)
-    expect(row(page, "worker:1").locator(".state")).to_have_text("running")
-    served.do(lambda job: story.kill(job, "worker:1"))
-    expect(row(page, "worker:1").locator(".state")).to_have_text("ended by SIGKILL")
-    expect(row(page, "worker:1").locator(".state")).to_have_attribute("data-tone", "bad")
-    expect(row(page, "worker:0").locator(".state")).to_have_text("running")
-    expect(page.locator("#phase")).to_have_text("Restarting")
-    expect(page.locator("#event-list li").first).to_contain_text("restart 1 of 3")
-    expect(page.locator("#failures")).to_contain_text("worker:1's user process was killed")
-    expect(page.locator("#failures")).to_contain_text(story.ADVICE)
-    expect(page.locator("#failures pre")).to_contain_text("step 119")
-    shoot(page, "failure-light")
-
-
 def test_after_a_restart_the_log_goes_on_with_the_next_attempt(page: Page, served: Served) -> None:
     served.do(story.running)
     open_job(page, served)
@@ -121,44 +73,6 @@ def test_after_a_restart_the_log_goes_on_with_the_next_attempt(page: Page, serve
     page.locator("#log-attempt").select_option("1")
     expect(page.locator("#log-lines")).not_to_contain_text("restored")
     expect(page.locator("#log-lines div").last).to_have_text("step 119 of worker:1")
-
-
-def test_a_job_that_failed_says_first_what_failed_first(page: Page, served: Served) -> None:
-    def fail(job: FakeJob) -> None:
-        story.running(job)
-        job.print("worker:2", "ValueError: row 1798\n")
-        job.task("worker:2", state="ended", exit_code=42)
-        for what, task in (("worker:2 exited with code 42", "worker:2"), ("echo", "worker:0")):
-            job.fail(
-                FailureView(
-                    task=task,
-                    attempt=1,
-                    generation=1,
-                    cause="user-code",
-                    what=what,
-                    advice="See `howdah logs`.",
-                    exit_code=42,
-                    tail=("ValueError: row 1798",),
-                )
-            )
-        job.change(
-            phase="finished",
-            outcome="failed",
-            finished=time.time(),
-            exit_code=1,
-            reason="worker:2 exited with code 42",
-        )
-
-    served.do(fail)
-    open_job(page, served)
-    expect(page.locator("#phase")).to_have_text("Failed")
-    expect(page.locator("#failures-title")).to_have_text("worker:2 exited with code 42")
-    expect(page.locator("#failures summary")).to_have_text("1 other failure")
-    expect(page.locator("#failures .advice code").first).to_have_text("howdah logs")
-    expect(page.locator("#log-task")).to_have_value("worker:2")
-    expect(page.locator("#log-lines div").last).to_have_text("ValueError: row 1798")
-    expect(page.locator("#stop")).to_be_hidden()
-    expect(page).to_have_title(re.compile("^✗"))
 
 
 def test_what_could_not_be_saved_is_said_although_the_job_succeeded(
@@ -216,19 +130,6 @@ def test_a_tasks_own_page_opens_through_the_job_page(
         assert other.url == f"{served.url}/proxy/tensorboard:0/"
 
 
-def test_stopping_asks_first_and_tells_the_reason(page: Page, served: Served) -> None:
-    served.do(story.running)
-    open_job(page, served)
-    page.locator("#stop").click()
-    page.get_by_role("button", name="Let it run").click()
-    assert served.job.stops == []
-    page.locator("#stop").click()
-    page.locator("#stop-reason").fill("wrong learning rate")
-    page.locator("#stop-confirm").click()
-    expect(page.locator("#stop-dialog")).to_be_hidden()
-    assert served.job.stops == [("the job page", "wrong learning rate", False)]
-
-
 def test_the_stacks_of_a_task(page: Page, served: Served) -> None:
     served.do(story.running)
     open_job(page, served)
@@ -278,28 +179,6 @@ def test_progress_bars_and_colours_of_terminals_become_plain_lines(
     assert page.locator("#log-lines div").count() == count + 1
 
 
-def test_what_programs_say_is_text_and_never_markup(page: Page, served: Served) -> None:
-    evil = "<img src=x onerror=\"document.title='owned'\"><script>1</script>"
-
-    def say(job: FakeJob) -> None:
-        story.running(job)
-        job.print("chief:0", evil + "\n")
-        job.task("chief:0", last_line=evil, host=evil)
-        job.say("note", evil)
-        job.change(name=evil, reason=evil, checkpoint=evil)
-        job.measure("chief:0", values={evil: 1.0})
-
-    served.do(say)
-    open_job(page, served)
-    expect(page.locator("#log-lines div").last).to_have_text(evil)
-    expect(page.locator("#event-list li").first).to_contain_text(evil)
-    expect(row(page, "chief:0").locator(".host")).to_have_text(evil)
-    expect(page.locator("h1")).to_have_text(evil)
-    expect(page.locator(".chart", has_text="<img")).to_have_count(1)
-    assert page.locator("main img").count() == 0
-    assert page.title() != "owned"
-
-
 def test_a_thousand_tasks_are_quick_to_see_and_to_follow(page: Page) -> None:
     with serving(FakeJob({"chief": 1, "worker": 999})) as served:
         served.do(lambda job: story.running(job, seconds=20))
@@ -340,60 +219,6 @@ def test_sorting_by_a_column(page: Page, served: Served) -> None:
 
 
 # -- where it is looked at ------------------------------------------------------------------------------
-
-CONTRAST = """
-() => {
-  const parse = (colour) => {
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = 1;
-    const paint = canvas.getContext("2d", {willReadFrequently: true});
-    paint.fillStyle = colour;
-    paint.fillRect(0, 0, 1, 1);
-    return [...paint.getImageData(0, 0, 1, 1).data];
-  };
-  const over = (top, below) => top.slice(0, 3).map((c, i) => c * top[3] / 255 + below[i] * (1 - top[3] / 255));
-  const behind = (element) => {
-    const layers = [];
-    for (let e = element; e; e = e.parentElement) layers.push(parse(getComputedStyle(e).backgroundColor));
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
-  };
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((c) => c / 255).map((c) => c <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const poor = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !element.checkVisibility({opacityProperty: true})) continue;
-    if (element.closest(".spoken, noscript, option, :disabled, .skip")) continue;
-    const ground = behind(element);
-    const [a, b] = [light(over(parse(getComputedStyle(element).color), ground)), light(ground)];
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) poor.push(`${ratio.toFixed(2)} ${element.tagName}.${element.className}: ${walker.currentNode.textContent.trim().slice(0, 40)}`);
-  }
-  return [...new Set(poor)];
-}
-"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(browser: Browser, served: Served, scheme: str) -> None:
-    context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]
-    try:
-        page = watched(context.new_page())
-        served.do(story.running)
-        open_job(page, served)
-        expect(page.locator(".chart")).to_have_count(3)
-        served.do(lambda job: job.task("worker:0", state="waiting"))
-        served.do(lambda job: job.task("worker:2", state="stopping"))
-        served.do(lambda job: story.kill(job, "worker:1"))
-        expect(page.locator("#failures")).to_be_visible()
-        assert page.evaluate(CONTRAST) == []
-        shoot(page, f"failure-{scheme}")
-        assert troubles(page) == []
-    finally:
-        context.close()
 
 
 def test_colours_follow_the_system_until_the_reader_chooses(
@@ -470,13 +295,6 @@ def test_the_page_can_be_used_by_keyboard_and_is_told_to_screen_readers(
 
 
 # -- the way there ----------------------------------------------------------------------------------------
-
-
-def test_without_a_link_the_page_is_private(page: Page, served: Served) -> None:
-    page.goto(served.url)
-    expect(page.locator("h1")).to_have_text("This page is private")
-    assert served.job.head.job_id not in page.content()
-    assert len(troubles(page)) == 1  # the browser tells of the status 401
 
 
 def test_a_used_link_says_so_to_others_and_lets_its_owner_in(

@@ -30,7 +30,7 @@ from tests.portal.test_security import Shown as TaskPages
 from tests.portal.test_team import Team
 from tests.yarn.runner import Yarn, YarnJob, until
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(420)]
 
 PROGRAM = """
 import http.server, os, pathlib, threading, time

@@ -19,7 +19,8 @@ import pytest
 
 from howdah.storage.jobdir import JobDirectory
 from tests.changing_folders import contents
-from tests.cli.howdah import HOWDAH, ended_at_last, gone, howdah, job_file, newest, start, until
+from tests.cli.howdah import HOWDAH, ended_at_last, gone, job_file, newest, start, until
+from tests.cli.inside import howdah
 
 pytestmark = pytest.mark.timeout(180)
 

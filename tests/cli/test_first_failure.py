@@ -30,9 +30,12 @@ def test_a_failure_that_the_job_got_over_is_not_put_first(tmp_path: Path) -> Non
 
 
 def test_a_sidecar_is_not_what_failed_first(tmp_path: Path) -> None:
-    crashes = [sys.executable, "-c", "import sys; sys.exit(3)"]
+    ended = "os.path.join(os.environ['HOWDAH_SHARED_DIR'], 'ended')"
+    crashes = [sys.executable, "-c", f"import os, sys; open({ended}, 'w'); sys.exit(3)"]
     roles = {"worker": {}, "board": {"tracking": "sidecar", "command": crashes}}
-    script = "import sys, time; time.sleep(2); sys.exit(9)"
+    script = (
+        f"import os, sys, time\nwhile not os.path.exists({ended}): time.sleep(0.01)\nsys.exit(9)"
+    )
     run = howdah("run", str(job_file(tmp_path, script, attempts=1, roles=roles)), code=1)
     assert "Failed first  worker:0 exited with code 9" in run.text, run.text
 
@@ -86,8 +89,8 @@ while not list(pathlib.Path(os.environ["STORE"]).glob(f"*/{attempt:06}*")):
     time.sleep(0.01)
 os.no_such_name
 """
-    store = tmp_path / "store"
-    table = {"folder": "made", "store": str(store), "settle": "1ms"}
-    file = job_file(tmp_path, script, attempts=3, checkpoint=table, env={"STORE": str(store)})
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "settle": "1ms"}
+    file = job_file(tmp_path, script, attempts=2, checkpoint=table, env={"STORE": store})
     howdah("run", str(file), code=1)
-    assert len(gone(newest()).failures) == 3
+    assert len(gone(newest()).failures) == 2

@@ -144,18 +144,11 @@ def test_what_is_asked_for_beyond_this_machine_together_is_noted(tmp_path: Path)
     file = str(job_file(tmp_path, "", roles={"worker": large, "fits": {"cores": 1}}))
     notes = howdah("check", "--json", file).documents()[0]["notes"]
     assert [note.partition(" are asked")[0].split()[0] for note in notes] == ["cores:", "memory:"]
-    assert f"cores: {2 * cores + 1} are asked for at the same time" in howdah("run", file).told
+    assert f"cores: {2 * cores + 1} are asked for at the same time" in howdah("check", file).text
     assert not howdah("check", "--json", "--backend", "yarn", file).documents()[0]["notes"]
     large["gpus"] = 1  # which they take turns with
     file = str(job_file(tmp_path, "", mode="each", roles={"worker": large, "fits": {"cores": 1}}))
     assert "at the same time" not in howdah("check", file).text
-
-
-def test_a_job_runs_where_a_key_is_only_noted(tmp_path: Path) -> None:
-    file = job_file(tmp_path, "", queue="research", roles={"worker": {"label": "a100"}})
-    told = howdah("run", str(file)).told
-    assert "queue: the local backend does not honour it" in told
-    assert "roles.worker.label: the local backend does not honour it" in told
 
 
 def test_what_a_site_writes_for_its_clusters_is_not_noted(
@@ -189,7 +182,6 @@ def test_a_variable_that_howdah_sets_itself_is_noted_with_whose_programs_lose_it
         f"hadoop.container-env.WORLD_SIZE: {whose.format('worker')}",
         f"roles.worker.env.RANK: {whose.format('worker')}",
     ]
-    assert f"env.JOB_NAME: {whose.format('worker, logger')}" in howdah("run", file).told
 
 
 LOST = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not get this value"
@@ -197,7 +189,7 @@ LOST = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not ge
 
 def test_what_run_notes_of_a_job_is_in_the_json_of_all_that_submit(tmp_path: Path) -> None:
     file = str(job_file(tmp_path, "", env={"JOB_NAME": "mine"}))
-    for command in (("run", file), ("submit", "--wait", file), ("rerun", "test"), ("submit", file)):
+    for command in (("run", file), ("submit", file)):
         told = howdah(*command, "--json")
         assert told.documents()[0]["notes"] == [LOST], command
         assert told.told == ""
@@ -228,12 +220,14 @@ def test_files_are_beside_the_source_on_this_machine(tmp_path: Path) -> None:
     file = job_file(
         tmp_path,
         READS,
+        queue="research",  # which is only noted
         files=["../words.txt -> words", "../configs -> settings", "../base.tar.gz -> base/"],
         roles={"worker": {"files": ["../own.txt"]}},
     )
-    out = howdah("run", str(file)).text
+    run = howdah("run", str(file))
+    assert "queue: the local backend does not honour it" in run.told
     for text in ("some words an ini", "the weights mine alone"):
-        assert text in out
+        assert text in run.text
 
 
 def test_a_missing_file_is_refused_with_its_key_before_anything_starts(tmp_path: Path) -> None:
@@ -247,7 +241,16 @@ def test_a_missing_file_is_refused_with_its_key_before_anything_starts(tmp_path:
 IMPORTS = "import sys, tiny; tiny.main(); print(sys.executable)"
 
 
-@pytest.mark.parametrize("kind", ["requirements", "project", "venv", "archive", "zip"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "requirements",
+        *(
+            pytest.param(each, marks=pytest.mark.nightly)
+            for each in ("project", "venv", "archive", "zip")
+        ),
+    ],
+)
 def test_an_environment_is_the_programs_on_this_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

@@ -27,6 +27,14 @@ while True:
     time.sleep(0.05)
 """
 
+WAITS = """
+import os, time
+print("begun", flush=True)
+while not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], "go")):
+    time.sleep(0.01)
+print("done")
+"""
+
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
@@ -36,11 +44,10 @@ while True:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_signal_stops_the_job_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+def test_one_signal_stops_the_job_cleanly(tmp_path: Path) -> None:
     run = start("run", str(job_file(tmp_path, SAVES)))
     run.until_line("begun")
-    run.signal(number)
+    run.signal(signal.SIGTERM)
     assert run.end() == 130
     line = run.until_line("stopping the job cleanly")
     waits = r": waits until \d\d:\d\d:\d\d for programs that have not ended, then kills them; press Ctrl-C again"
@@ -49,7 +56,7 @@ def test_one_signal_stops_the_job_cleanly(number: signal.Signals, tmp_path: Path
     assert "stopped after" in run.text
     view = gone(newest())
     assert (view.outcome, view.exit_code) == ("stopped", 130)
-    assert number.name in view.reason
+    assert "SIGTERM" in view.reason
 
 
 def test_two_signals_end_the_job_at_once(tmp_path: Path) -> None:
@@ -89,14 +96,14 @@ def test_closing_the_terminal_stops_the_job(tmp_path: Path) -> None:
 
 
 def test_nohup_keeps_the_job(tmp_path: Path) -> None:
-    script = "import time; print('begun', flush=True); time.sleep(1); print('done')"
     run = start(
         "run",
-        str(job_file(tmp_path, script)),
+        str(job_file(tmp_path, WAITS)),
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )
     run.until_line("begun")
     run.signal(signal.SIGHUP)
+    (newest().shared / "go").touch()
     assert run.end() == 0
     assert "worker:0 | done" in run.out
 

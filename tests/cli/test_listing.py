@@ -2,50 +2,54 @@
 
 from __future__ import annotations
 
-import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from howdah.cli.main import main
 from howdah.storage.jobdir import user_name
-from tests.cli.howdah import job_file
+from tests.cli.finished import Finished
 from tests.cli.inside import howdah
 
 
-def test_jobs_are_listed_by_tag_name_user_and_time(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    howdah("run", str(job_file(tmp_path / "a", "pass", name="digits", tags=["night", "gpu"])))
-    howdah("run", str(job_file(tmp_path / "b", "pass", name="letters", tags=["night"])))
-
+def test_jobs_are_listed_by_tag_name_user_state_and_time(looking: Finished) -> None:
     def names(*options: str) -> set[str]:
-        assert main(["list", "--json", *options]) == 0
-        return {view["name"] for view in json.loads(capsys.readouterr().out)}
+        return {view["name"] for view in howdah("list", "--json", *options).documents()[0]}
 
-    assert names() == {"digits", "letters"}
-    assert names("--tag", "night") == {"digits", "letters"}
+    both = {"digits", "letters"}
+    assert names() == names("--tag", "night") == both
     assert names("--tag", "night", "--tag", "gpu") == {"digits"}
-    assert names("--name", "let*") == {"letters"}
-    assert names("--user", user_name(), "--since", "1h") == {"digits", "letters"}
-    assert names("--user", "somebody-else") == set()
-    assert names("--since", "2999-01-01") == set()
+    assert names("--name", "let*") == names("--state", "failed") == {"letters"}
+    assert names("--user", user_name(), "--since", "24h") == both
+    assert names("--user", "somebody-else") == names("--since", "2999-01-01") == set()
+    assert "letters-" in howdah("list", "-n", "1").text
     assert howdah("list", "--tag", "day").text.startswith("There are no such jobs in")
+    assert howdah("list", "--state", "stopped").text.startswith("There are no stopped jobs in")
     assert "Did you mean 'yarn'?" in howdah("list", "--backend", "yarm", code=2).told
-    held = {
-        row["group"]: row for row in json.loads(howdah("history", "--by", "tag", "--json").text)
-    }
+    refused = howdah("list", "--since", "yesterday", code=2).told
+    assert "'yesterday' is neither a span of time such as 30m" in refused
+
+
+def test_history_adds_up_what_jobs_held_and_answers_queries(looking: Finished) -> None:
+    (rows,) = howdah("history", "--by", "tag", "--json").documents()
+    held = {row["group"]: row for row in rows}
     assert {tag: (row["jobs"], row["succeeded"]) for tag, row in held.items()} == {
-        "night": (2, 2),
+        "night": (2, 1),
         "gpu": (1, 1),
     }
     assert 0 < held["gpu"]["held_hours"] < held["night"]["held_hours"] < 1
     assert 0 < held["night"]["goodput"] <= 1
     sql = "select name, count(*) tasks, min(useful_s) > 0 ran from jobs join containers using (job_id) group by 1"
-    assert main(["history", "query", sql, "--csv"]) == 0
-    assert capsys.readouterr().out == "name,tasks,ran\ndigits,1,1\nletters,1,1\n"
-    refused = howdah("list", "--since", "yesterday", code=2).told
-    assert "'yesterday' is neither a span of time such as 30m" in refused
+    assert howdah("history", "query", sql, "--csv").out[:2] == ["name,tasks,ran", "digits,2,1"]
+
+
+def test_a_job_whose_directory_cannot_be_read_is_listed_as_that(finished: Finished) -> None:
+    directory = finished.copy("digits-20261121-143502-k3f9")
+    (directory.path / "final.json").write_text("{")
+    assert re.search(rf"{directory.job_id} +unreadable ", howdah("list").text)
+    assert directory.job_id in howdah("list", "--state", "unreadable").text
+    shutil.rmtree(directory.path)
 
 
 def test_jobs_are_looked_for_on_the_cluster_that_the_site_file_names(

@@ -1,4 +1,4 @@
-"""Looking at jobs, running and over: list, status, logs, events, stack; and doing them again."""
+"""Looking at jobs that run and at job files: list, status, logs, events, stack, check, init, doctor."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     status = howdah("status", "--json").documents()[0]
     assert (status["job_id"], status["outcome"], len(status["tasks"])) == (job_id, None, 2)
     assert re.search(rf"{job_id} +running +command +2 ", howdah("list").text)
-    assert howdah("list", "--state", "succeeded").text.startswith("There are no succeeded jobs in")
     followed = start("logs", "-f", "--task", "worker:0", "--json")
     events = start("events", "-f", "--json")
     events.until_line('"running"')
@@ -72,23 +71,7 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     # Plain commands need not find each other.
     running = next(record for record in events.documents() if record["kind"] == "running")
     assert running["text"] == "all 2 tasks have started"
-    view = gone(newest())
-    assert "enough" in view.reason
-    assert howdah("stop", job_id).text == f"{job_id} had ended already: stopped"
-
-
-def test_the_stack_of_a_task_names_the_line_it_is_at(tmp_path: Path) -> None:
-    run = start("run", str(job_file(tmp_path, WAITS)))
-    run.until_line("begun")
-    stack = howdah("stack", newest().job_id, "--task", "worker:0")
-    assert "wait_for_the_word" in stack.text
-    assert "train.py" in stack.text
-    refused = howdah("stack", newest().job_id, "--task", "worker:7", code=2)
-    assert "has no task 'worker:7'; it has worker:0" in refused.told
-    (newest().shared / "go").touch()
-    assert run.end() == 0
-    for task in ((), ("worker:0",)):
-        assert "has ended" in howdah("stack", newest().job_id, *task, code=2).told
+    assert "enough" in gone(newest()).reason
 
 
 PIPES = """
@@ -118,115 +101,12 @@ def test_tasks_that_wait_at_the_same_place_are_shown_once(tmp_path: Path) -> Non
     assert "load (" in second and "load (" not in first
     taken = howdah("stack", "worker:2", "worker:1", "--json").documents()
     assert [each["task"] for each in taken] == ["worker:2", "worker:1"]
+    assert "train.py" in howdah("stack", job.job_id, "--task", "worker:0").text
+    refused = howdah("stack", job.job_id, "--task", "worker:7", code=2).told
+    assert "has no task 'worker:7'; it has worker:0" in refused
     for number in range(3):
         (job.shared / str(number)).open("w").close()
     gone(job)
-
-
-def test_a_job_that_is_over_can_be_looked_at(tmp_path: Path) -> None:
-    file = job_file(
-        tmp_path, "print('one')\nprint('two')\nraise SystemExit(3)", attempts=2, name="over"
-    )
-    howdah("run", str(file), code=1)
-    job_id = newest().job_id
-    assert howdah("logs").out == [
-        "worker:0 | one",
-        "worker:0 | two",
-        "worker:0#2 | one",
-        "worker:0#2 | two",
-    ]
-    assert howdah("logs", "--attempt", "2", "--tail", "1").out == ["worker:0#2 | two"]
-    assert "no log of attempt 9; there is: 1, 2" in howdah("logs", "--attempt", "9", code=2).told
-    first = howdah("logs", "--json").documents()[1]
-    assert isinstance(first.pop("time"), float)
-    assert first == {
-        "type": "log",
-        "task": "worker:0",
-        "attempt": 1,
-        "offset": 4,
-        "text": "two",
-    }
-    status = howdah("status")
-    assert f"{job_id} failed after" in status.text
-    assert "Failed first  worker:0 exited with code 3" in status.text
-    assert json.loads(howdah("status", "--json").text) == json.loads(
-        (newest().path / "final.json").read_bytes()
-    )
-    kinds = [event["kind"] for event in howdah("events", "--json").documents()]
-    assert kinds[-1] == "finished" and "generation-formed" in kinds
-    listed = howdah("list", "--json").documents()[0]
-    assert [view["job_id"] for view in listed] == [job_id]
-    assert "over-" in howdah("list", "-n", "1", "--state", "failed").text
-    attached = howdah("attach", job_id, "--tail", "all", code=1)
-    assert attached.out[:4] == [f"worker:0 | {line}" for line in ("one", "two", "one", "two")]
-
-
-def test_a_job_runs_again_as_it_was(tmp_path: Path) -> None:
-    script = "import os, sys; print(os.environ['HOWDAH_JOB_ID'], sys.argv[1:], os.environ['WORD'])"
-    file = job_file(
-        tmp_path,
-        script,
-        command=[sys.executable, "train.py", "${job.id}", "$${env:HOME}"],
-        env={"WORD": "${env:LOGNAME:-ada}"},
-    )
-    first = howdah("run", str(file))
-    before = newest().job_id
-    file.unlink()
-    again = howdah("rerun", before)
-    after = newest().job_id
-    assert after != before
-    assert newest().meta().rerun_of == before
-    line = next(line for line in first.out if line.startswith("worker:0 |"))
-    assert line.replace(before, after) in again.out
-    assert f"['{after}', '${{env:HOME}}']" in again.text
-    changed = howdah("rerun", before, "--set", "env.WORD=other", "--detach")
-    assert changed.out == [newest().job_id]
-    gone(newest())
-    assert howdah("logs").text.endswith("other")
-
-
-def test_a_job_without_a_job_file_runs_again_with_its_own_files_from_any_folder(
-    tmp_path: Path,
-) -> None:
-    here, there = tmp_path / "here" / "job", tmp_path / "there" / "job"
-    for folder in (here, there):
-        folder.mkdir(parents=True)
-        (folder.parent / "word.txt").write_text(f"from {folder.parent.name}\n")
-    howdah("run", "--set", 'files=["../word.txt"]', "--", "cat word.txt", cwd=here)
-    first = newest()
-    assert "worker:0 | from here" in howdah("rerun", first.job_id, cwd=there).out
-    assert "worker:0 | from here" in howdah("rerun", newest().job_id, cwd=tmp_path).out
-    old = first.path / "meta.json"
-    old.write_text(
-        json.dumps({k: v for k, v in json.loads(old.read_text()).items() if k != "folder"})
-    )
-    assert "worker:0 | from here" in howdah("rerun", first.job_id, cwd=there).out
-
-
-def test_a_job_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:
-    howdah("run", str(job_file(tmp_path, "pass")))
-    before = newest().job_id
-    refused = howdah("rerun", before, "--resume", code=2)
-    assert "no [checkpoint] folder" in refused.told
-    howdah("run", str(job_file(tmp_path, "pass", checkpoint={})))
-    refused = howdah("rerun", newest().job_id, "--resume", code=2)
-    assert f"no complete checkpoint in {newest().path}/" in refused.told
-    assert "to resume from: it ended before it saved one" in refused.told
-    assert "without --resume" in refused.told and "bring the store" not in refused.told
-    howdah("submit", str(job_file(tmp_path, WAITS, checkpoint={})))
-    until(lambda: "begun" in howdah("logs", "@last").text, "it runs")
-    for stopped, told in ((False, "it has not saved one yet"), (True, "it was stopped before")):
-        if stopped:
-            howdah("stop", "@last")
-        assert told in howdah("rerun", "@last", "--resume", code=2).told
-
-
-def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:
-    file = job_file(tmp_path, "pass")
-    howdah("run", str(file))
-    file.parent.rename(tmp_path / "moved")
-    refused = howdah("rerun", newest().job_id, code=2)
-    assert f"there is no folder {file.parent}" in refused.told
 
 
 def test_check_reports_every_problem(tmp_path: Path) -> None:
@@ -407,9 +287,10 @@ def test_an_editor_finds_the_schema_that_a_new_job_file_names(tmp_path: Path) ->
     assert howdah("init", "-", "--from-tony", str(tony)).text.startswith(named)
     schema = json.loads(howdah("schema").text)
     job = tomllib.loads(text)
-    jsonschema.validate(job, schema)
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    validator.validate(job)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**job, "comand": "true"}, schema)
+        validator.validate({**job, "comand": "true"})
 
 
 def test_doctor_examines_this_machine() -> None:
@@ -419,81 +300,6 @@ def test_doctor_examines_this_machine() -> None:
     assert {"Python", "machine", "job directories", "network", "ports"} <= looked_at
     assert all(set(f) == {"what", "health", "text", "hint"} for f in found["findings"])
     assert "Jobs can run here" in howdah("doctor").text
-
-
-def test_doctor_says_once_that_no_hadoop_cluster_is_configured(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    (said, end) = filter(None, howdah("doctor", "--backend", "yarn", code=3).out)
-    assert said.count("HADOOP_CONF_DIR") == 2  # that it is not set, and to set it
-    assert "1 problem" in end
-
-
-COUNTS = """
-import os, pathlib
-folder = pathlib.Path("saved")
-found = sorted(folder.glob("step-*"))
-step = int(found[-1].name.partition("-")[2]) if found else 0
-print("begins at", step, "restored", os.environ.get("HOWDAH_RESTORED"))
-(folder / f"step-{step + 5}").write_text("weights")
-"""
-
-
-def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
-    for source in ("chief", "each"):
-        file = job_file(
-            tmp_path,
-            COUNTS,
-            checkpoint={"folder": "saved", "source": source},
-            roles={"worker": {"instances": 2}},
-        )
-        assert "worker:1 | begins at 0 restored None" in howdah("run", str(file)).out
-        before = newest().job_id
-        run = howdah("rerun", before, "--resume")
-        for task in ("worker:0", "worker:1"):
-            assert re.search(rf"{task} \| begins at 5 restored .+", run.text), (source, run.text)
-            assert f"{task} restored checkpoint 000001 of {before} (checksum " in run.told
-        taken = {"chief": "000001", "each": "worker-0: 000001"}[source]
-        assert f"howdah | from checkpoint {taken} of {before}" in run.told
-        assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out
-
-
-def test_a_damaged_checkpoint_is_named_where_a_job_is_resumed(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    table = {"folder": "saved", "store": str(store)}
-    howdah("run", str(job_file(tmp_path, COUNTS, checkpoint=table)))
-    howdah("rerun", newest().job_id, "--resume")
-    before = newest()
-    place = Path(before.checkpoint_store(before.job().checkpoint))
-    oldest, latest = sorted(each for each in place.iterdir() if each.name.isdigit())[-2:]
-
-    def damage(version: Path) -> None:
-        for file in version.glob("step-*"):
-            file.write_text("w8ights")
-
-    damage(latest)
-    run = howdah("rerun", before.job_id, "--resume")
-    assert f"howdah | checkpoint {latest.name} of {before.job_id} is damaged: " in run.told
-    assert f"howdah | from checkpoint {oldest.name} of " in run.told
-    damage(oldest)
-    refused = howdah("rerun", before.job_id, "--resume", code=2)
-    assert "is damaged" in refused.told
-    assert "without --resume" in refused.told
-
-
-def test_a_store_that_cannot_be_read_refuses_a_resume_in_words(tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    table = {"folder": "saved", "store": str(store)}
-    howdah("run", str(job_file(tmp_path, COUNTS, checkpoint=table)))
-    store.rename(tmp_path / "away")
-    refused = howdah("rerun", newest().job_id, "--resume", code=2)
-    assert str(store) in refused.told
-    assert "bring the store back" in refused.told
-    store.write_text("as if it were not mounted")
-    refused = howdah("rerun", newest().job_id, "--resume", code=2)
-    assert "bring their store back" in refused.told
 
 
 KILLED = """
@@ -518,13 +324,3 @@ def test_a_job_whose_client_was_killed_while_it_submitted_is_lost_in_words(tmp_p
     assert words in howdah("stop", job_id, code=3).told
     assert howdah("status", job_id, "--json").documents()[0]["lost"]
     shutil.rmtree(newest().path)
-
-
-def test_a_job_whose_directory_cannot_be_read_is_listed_as_that(tmp_path: Path) -> None:
-    howdah("submit", str(job_file(tmp_path, "pass")))
-    directory = newest()
-    gone(directory)
-    (directory.path / "final.json").write_text("{")
-    assert re.search(rf"{directory.job_id} +unreadable ", howdah("list").text)
-    assert directory.job_id in howdah("list", "--state", "unreadable").text
-    shutil.rmtree(directory.path)

@@ -28,21 +28,19 @@ def told(run_lines: list[str]) -> list[list[Any]]:
     return sorted(json.loads(line.partition(" | ")[2]) for line in run_lines if " | [" in line)
 
 
-def test_every_task_of_mode_each_is_told_the_planned_size(tmp_path: Path) -> None:
+def test_every_task_of_mode_each_is_told_the_planned_size_as_a_dry_run_shows(
+    tmp_path: Path,
+) -> None:
     file = job_file(tmp_path, TELLS, mode="each", roles={"worker": {"instances": 4}})
     run = howdah("run", str(file))
     only = [[index == place for place in range(4)] for index in range(4)]
     assert told(run.out) == [[i, 4, "4", "4", {"worker": only[i]}] for i in range(4)]
-
-
-def test_the_dry_run_of_mode_each_promises_what_the_programs_get(tmp_path: Path) -> None:
-    file = job_file(tmp_path, TELLS, mode="each", roles={"worker": {"instances": 4}})
     (document,) = howdah("run", "--dry-run", "--json", str(file)).documents()
     environments = [task["programs"][0]["environment"] for task in document["tasks"]]
     assert [env["HOWDAH_WORLD_SIZE"] for env in environments] == ["4"] * 4
     for index, env in enumerate(environments):
         (places,) = json.loads(env["HOWDAH_CLUSTER"]).values()
-        assert [bool(place) for place in places] == [index == place for place in range(4)]
+        assert [bool(place) for place in places] == only[index]
 
 
 def test_a_task_of_mode_each_finds_the_server_it_was_started_after(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from howdah.backends.local.submit import LocalSubmission
 from howdah.client.handle import AsyncJobHandle
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from tests.cli.howdah import gone, job_file, newest
-from tests.cli.howdah import howdah as run
+from tests.cli.inside import howdah as run
 
 WAITS = """
 import os, time
@@ -87,6 +87,19 @@ def test_a_job_is_submitted_watched_and_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_running_job_is_followed_and_stopped(tmp_path: Path) -> None:
+    """By an exception of the program that submitted it, as it leaves the block."""
+    with pytest.raises(ZeroDivisionError):
+        _follow_and_fail(tmp_path)
+    view = gone(newest())
+    assert (view.outcome, view.exit_code) == ("stopped", howdah.ExitCode.STOPPED)
+    assert "ZeroDivisionError in the program that submitted it" in view.reason
+    handle = howdah.connect(view.job_id)
+    with pytest.raises(howdah.JobFailed, match="ZeroDivisionError") as caught:
+        handle.wait(check=True)
+    assert caught.value.view == view
+
+
+def _follow_and_fail(tmp_path: Path) -> None:
     handle = howdah.submit(job_file(tmp_path, WAITS), overrides=["roles.worker.instances=2"])
     begun = [str(line) for _, line in zip(range(2), handle.logs(), strict=False)]
     assert sorted(begun) == ["worker:0 | begun", "worker:1 | begun"]
@@ -95,20 +108,8 @@ def test_a_running_job_is_followed_and_stopped(tmp_path: Path) -> None:
     assert "train.py" in handle.stacks("worker:1")
     with pytest.raises(howdah.BadInput, match="has no task 'ps:0'; it has worker:0, worker:1"):
         next(handle.logs("ps:0"))
-    handle.stop("enough")
-    view = handle.wait()
-    assert (view.outcome, view.exit_code) == ("stopped", howdah.ExitCode.STOPPED)
-    with pytest.raises(howdah.JobFailed, match="enough") as caught:
-        handle.wait(check=True)
-    assert caught.value.view == view
-
-
-def test_leaving_the_block_by_an_exception_stops_the_job(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError), howdah.submit(job_file(tmp_path, WAITS)) as handle:
+    with handle:
         raise ZeroDivisionError
-    view = gone(newest())
-    assert view.job_id == handle.job_id
-    assert "ZeroDivisionError in the program that submitted it" in view.reason
 
 
 def test_a_wrong_job_is_refused_before_anything_starts(home: Path) -> None:
@@ -128,11 +129,8 @@ def test_what_a_program_should_know_of_its_jobs_is_a_warning(tmp_path: Path) -> 
         await (await aio.submit(file)).wait()
 
     starts: dict[str, Callable[[], object]] = {
-        "submit": lambda: howdah.submit(file).wait(),
         "run": lambda: howdah.run(int, env=env),
-        "sweep": lambda: howdah.sweep(file, {"env.LR": [1, 2]}),
         "aio.submit": lambda: asyncio.run(submit()),
-        "aio.run": lambda: asyncio.run(aio.run(int, env=env)),
     }
     for name, start in starts.items():
         with warnings.catch_warnings(record=True, action="always") as told:
@@ -158,11 +156,13 @@ def test_a_function_runs_in_every_rank_and_its_values_come_back() -> None:
     )
     assert values == {0: (105, "chief"), 1: (115, "worker"), 2: (125, "worker")}
     assert "worker:1 | rank 2 of 3" in printed
+    before = newest().job_id
     folder = newest().path / "function"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "call.pkl").stat().st_mode & 0o777 == 0o600
     for result in newest().results.iterdir():
         assert result.stat().st_mode & 0o777 == 0o600
+    assert "worker:0 | rank 1 of 3" in run("rerun", before).out
 
 
 def test_what_a_rank_raises_comes_back_with_its_traceback() -> None:
@@ -251,6 +251,7 @@ def test_a_function_job_that_takes_too_long_is_stopped() -> None:
     assert gone(newest()).outcome == "stopped"
 
 
+@pytest.mark.nightly
 def test_a_task_of_several_processes_gives_a_value_for_each_rank() -> None:
     roles = {"worker": howdah.Role(instances=2, processes=2)}
     assert howdah.run(add_rank, roles=roles, args=(10,), framework="pytorch") == {
@@ -275,13 +276,6 @@ def test_ctrl_c_in_a_program_stops_its_function_job(tmp_path: Path) -> None:
     assert process.returncode != 0
     view = gone(newest())
     assert (view.outcome, "KeyboardInterrupt" in view.reason) == ("stopped", True)
-
-
-def test_a_function_job_can_run_again() -> None:
-    from tests.cli.howdah import howdah as command
-
-    howdah.run(add_rank, args=(1,))
-    assert "worker:0 | rank 0 of 1" in command("rerun", newest().job_id).out
 
 
 def test_all_of_it_works_asynchronously(tmp_path: Path) -> None:
@@ -329,12 +323,10 @@ def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
     assert gone(newest()).outcome == "stopped"
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_note_that_python_makes_an_error_does_not_break_off_a_submission(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-    asynchronous: bool,
 ) -> None:
     go = LocalSubmission.go
 
@@ -348,10 +340,7 @@ def test_a_note_that_python_makes_an_error_does_not_break_off_a_submission(
     file = job_file(tmp_path, WAITS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        if asynchronous:
-            job_id = asyncio.run(aio.submit(file)).job_id
-        else:
-            job_id = howdah.submit(file).job_id
+        job_id = howdah.submit(file).job_id
     assert capfd.readouterr().err == "RuntimeWarning: it is taken, but not all of it is heeded\n"
     howdah.connect(job_id).stop()
     assert gone(newest()).outcome == "stopped"
@@ -392,8 +381,7 @@ class Held:
         assert self._cancelled.wait(60)
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("what", ["submit", "run"])
+@pytest.mark.parametrize(("what", "when"), [("run", "before"), ("submit", "after")])
 def test_cancelling_what_submits_a_job_leaves_none_running(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str, when: str
 ) -> None:
@@ -462,15 +450,3 @@ def test_a_job_that_may_go_on_after_its_cancelled_submission_is_named(
     monkeypatch.setattr(LocalSubmission, "cancel", lambda submission: cancelled.set())
     with pytest.warns(RuntimeWarning, match="Whether YARN has taken the job"):
         asyncio.run(test())
-
-
-def test_a_job_whose_handle_cannot_be_had_is_stopped(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def interrupted(self: howdah.JobHandle, *_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(howdah.JobHandle, "__init__", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        howdah.submit(job_file(tmp_path, WAITS), on_log=print)
-    assert gone(newest()).outcome == "stopped"

@@ -1,4 +1,4 @@
-"""``howdah metrics``, ``howdah outputs`` and ``howdah page``, and the same from Python."""
+"""Looking at a job that has ended: its status, events, logs, metrics, outputs and page, and the same from Python."""
 
 from __future__ import annotations
 
@@ -6,115 +6,110 @@ import csv
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 import howdah as howdah_api
-from howdah.storage.jobdir import JobDirectory
-from tests.cli.howdah import Run, job_file, newest, start, until
+from tests.cli.finished import Finished
+from tests.cli.howdah import start
 from tests.cli.inside import howdah
 
-PROGRAM = """
-import os, pathlib, time
-from howdah import task
 
-pathlib.Path("model").mkdir()
-pathlib.Path("model/weights.pt").write_bytes(b"weights of " + os.environ["HOWDAH_INDEX"].encode())
-pathlib.Path("notes.txt").write_text("notes")
-for step in range(3):
-    task.report(step=step, loss=1 / (step + 1))
-while not os.path.exists(os.environ["GOAL"]):
-    task.report(accuracy=0.5)
-    time.sleep(0.05)
-"""
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[tuple[Run, JobDirectory, Path]]:
-    """A job of two tasks that report, until there is a goal."""
-    goal = tmp_path / "goal"
-    roles = {"worker": {"instances": 2}}
-    env = {"GOAL": str(goal)}
-    run = start("run", str(job_file(tmp_path, PROGRAM, name="reports", roles=roles, env=env)))
-    run.until_line("page http")
-    yield run, newest(), goal
-    goal.touch()
-    run.end()
+def test_what_tasks_wrote_in_each_attempt_is_printed(looking: Finished) -> None:
+    assert howdah("logs", "letters").out == [
+        "worker:0 | one",
+        "worker:0 | two",
+        "worker:0#2 | one",
+        "worker:0#2 | two",
+    ]
+    tail = ("--attempt", "2", "--tail", "1")
+    assert howdah("logs", "letters", *tail).out == ["worker:0#2 | two"]
+    assert howdah("logs", "letters", *tail, "--no-prefix").out == ["two"]
+    refused = howdah("logs", "letters", "--attempt", "9", code=2).told
+    assert "no log of attempt 9; there is: 1, 2" in refused
+    line = howdah("logs", "letters", "--json").documents()[1]
+    assert isinstance(line.pop("time"), float)
+    assert line == {"type": "log", "task": "worker:0", "attempt": 1, "offset": 4, "text": "two"}
 
 
-def test_what_a_job_measured_reported_and_kept_is_told_while_it_runs_and_afterwards(
-    running: tuple[Run, JobDirectory, Path], tmp_path: Path
-) -> None:
-    run, directory, goal = running
-    until(lambda: howdah("metrics", "worker:1", "--csv").text.count("\n") > 1, "measurements")
-    table = until(
-        lambda: "accuracy" in (text := howdah("metrics", "reports").text) and text, "reports"
-    )
-    assert "MEMORY" in table
-    live = howdah("page", "@last").text
-    assert urlsplit(live).hostname == f"{directory.job_id}.localhost"
-    goal.touch()
-    assert run.end() == 0
+def test_how_a_job_failed_is_told_by_status_events_and_attach(looking: Finished) -> None:
+    job_id = looking.letters.job_id
+    status = howdah("status", "letters").text
+    assert f"{job_id} failed after" in status
+    assert "Failed first  worker:0 exited with code 3" in status
+    (view,) = howdah("status", "letters", "--json").documents()
+    assert view == json.loads((looking.letters.path / "final.json").read_bytes())
+    kinds = [event["kind"] for event in howdah("events", "letters", "--json").documents()]
+    assert kinds[-1] == "finished" and "generation-formed" in kinds
+    attached = howdah("attach", job_id, "--tail", "all", code=1)
+    assert attached.out[:4] == [f"worker:0 | {line}" for line in ("one", "two", "one", "two")]
+    told = howdah("stop", job_id).text
+    assert told == f"{job_id} had ended already: failed"
+    for task in ((), ("worker:0",)):
+        assert "has ended" in howdah("stack", "letters", *task, code=2).told
+    assert "has ended" in howdah("tunnel", "letters", "worker:0", code=3).told
+    assert all(each["rule"] for each in howdah("advice", "letters", "--json").documents()[0])
 
-    told = howdah("metrics", directory.job_id, "--csv").out
-    rows = list(csv.DictReader(told))
+
+def test_what_tasks_reported_is_told_as_text_csv_json_and_from_python(looking: Finished) -> None:
+    assert "loss" in howdah("metrics", "digits").text
+    rows = list(csv.DictReader(howdah("metrics", "digits", "--csv").out))
     assert {row["task"] for row in rows} == {"worker:0", "worker:1"}
-    assert {row["loss"] for row in rows} > {"0.3333333333333333"}
-    handle = howdah_api.connect("reports")
+    assert {row["loss"] for row in rows} >= {"0.3333333333333333"}
+    handle = howdah_api.connect("digits")
     found = handle.metrics()
-    assert [json.loads(line) for line in howdah("metrics", "--json").out] == [
+    assert howdah("metrics", "digits", "--json").documents() == [
         {name: getattr(each, name) for name in each.__struct_fields__} for each in found
     ]
     assert len(found) == len(rows)
     assert {each.task for each in handle.metrics("worker:0")} == {"worker:0"}
     assert handle.metrics(since=found[-1].time + 1) == []
-    assert "has no task 'worker:7'" in howdah("metrics", "reports", "worker:7", code=2).told
+    assert "has no task 'worker:7'" in howdah("metrics", "digits", "worker:7", code=2).told
     assert "two formats" in howdah("metrics", "--csv", "--json", code=2).told
 
-    listed = howdah("outputs", "@last").text
-    assert "worker-1/model/weights.pt" in listed
-    assert [each["name"] for each in howdah("outputs", "--json").documents()[0]] == [
-        "worker-0/model/weights.pt", "worker-0/notes.txt",
-        "worker-1/model/weights.pt", "worker-1/notes.txt",
-    ]  # fmt: skip
+
+def test_outputs_are_listed_and_fetched(looking: Finished, tmp_path: Path) -> None:
+    names = [f"worker-{n}/{name}" for n in (0, 1) for name in ("model/weights.pt", "notes.txt")]
+    assert [each["name"] for each in howdah("outputs", "digits", "--json").documents()[0]] == names
+    assert names[2] in howdah("outputs", "digits").text
     to = tmp_path / "fetched"
     to.mkdir()
-    fetched = howdah("outputs", "reports", "worker-1/model/weights.pt", cwd=to).text
+    fetched = howdah("outputs", "digits", names[2], cwd=to).text
     assert (to / fetched).read_bytes() == b"weights of 1"
+    handle = howdah_api.connect("digits")
     (named,) = handle.outputs("worker:0")[:1]
     assert handle.fetch(named, to / "named.pt").read_bytes() == b"weights of 0"
-    again = howdah("outputs", "reports", "worker-1/model/weights.pt", cwd=to, code=2).told
-    assert "weights.pt is there already" in again
-    assert "several outputs are called" in howdah("outputs", "reports", "notes.txt", code=2).told
-    missing = howdah("outputs", "reports", "nothing.txt", code=2).told
-    assert "there is no output 'nothing.txt'; there are: worker-0/model" in missing
-    assert "no folder" in howdah(
-        "outputs", "reports", "worker-0/notes.txt", "--to", str(tmp_path / "a/b"), code=2
-    ).told  # fmt: skip
+    for wanted, words in (
+        ((names[2],), "weights.pt is there already"),
+        (("notes.txt",), "several outputs are called"),
+        (("nothing.txt",), "there is no output 'nothing.txt'; there are: worker-0/model"),
+        (("worker-0/notes.txt", "--to", str(tmp_path / "a/b")), "no folder"),
+    ):
+        assert words in howdah("outputs", "digits", *wanted, cwd=to, code=2).told
     assert sorted(path.name for path in to.iterdir()) == ["named.pt", "weights.pt"]
+    assert "Nothing has been kept of" in howdah("outputs", "letters").text
 
 
-def test_the_page_of_a_job_that_has_ended_is_served_until_ctrl_c(tmp_path: Path) -> None:
-    howdah("run", str(job_file(tmp_path, "print('all is well')", name="over")))
-    run = start("page", "over", "--json")
+def test_that_nothing_was_measured_is_said(finished: Finished) -> None:
+    job = finished.copy("letters-20261121-143502-k3f9", failed=True)
+    for file in job.path.glob("metrics-*"):
+        file.unlink()
+    assert "Nothing has been measured in" in howdah("metrics", "letters").text
+
+
+def test_the_page_of_a_job_that_has_ended_is_served_until_ctrl_c(looking: Finished) -> None:
+    job_id = looking.digits.job_id
+    run = start("page", "digits", "--json")
     address = json.loads(run.until_line('"address"'))["address"]
-    run.until_line(f"shows {newest().job_id}")
+    run.until_line(f"shows {job_id}")
     parts = urlsplit(address)
     base = f"http://127.0.0.1:{parts.port}"
-    with urllib.request.urlopen(f"{base}{parts.path}?{parts.query}", timeout=20) as answer:
+    with urllib.request.urlopen(f"{base}{parts.path}?{parts.query}", timeout=60) as answer:
         cookie = answer.headers["Set-Cookie"].partition(";")[0]
-        assert f"./jobs/{newest().job_id}/" in answer.read().decode()
-    request = urllib.request.Request(
-        f"{base}/jobs/{newest().job_id}/api/v1/job", headers={"Cookie": cookie}
-    )
-    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert f"./jobs/{job_id}/" in answer.read().decode()
+    page = f"{base}/jobs/{job_id}/api/v1/job"
+    request = urllib.request.Request(page, headers={"Cookie": cookie})
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert json.load(answer)["outcome"] == "succeeded"
     run.signal(signal.SIGINT)
     assert run.end() == 130
-    for file in newest().path.glob("metrics-*"):  # where its program took a while to start
-        file.unlink()
-    assert "Nothing has been measured in" in howdah("metrics", "over").text
-    assert "Nothing has been kept of" in howdah("outputs", "over").text

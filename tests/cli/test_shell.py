@@ -7,7 +7,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from tests.cli.howdah import HOWDAH, job_file, newest
+from tests.cli.finished import Finished
+from tests.cli.howdah import HOWDAH, newest
 from tests.cli.inside import howdah
 
 
@@ -27,13 +28,11 @@ def completed(*words: str) -> list[str]:
     return [line.partition(",")[2] for line in asked.stdout.splitlines() if line]
 
 
-def test_a_shell_completes_commands_options_jobs_and_tasks(tmp_path: Path) -> None:
+def test_a_shell_completes_commands_options_jobs_and_tasks(looking: Finished) -> None:
     assert completed("st") == ["status", "stack", "stop"]
     assert "--timestamps" in completed("logs", "--t")
-    assert completed("logs", "d") == []
-    file = job_file(tmp_path, "pass", name="digits", roles={"worker": {"instances": 2}})
-    howdah("run", str(file))
-    job_id = newest().job_id
+    assert completed("logs", "x") == []
+    job_id = looking.digits.job_id
     assert completed("status", "d") == ["digits", job_id]
     assert completed("rm", "@") == ["@last"]
     assert completed("logs", job_id, "w") == ["worker", "worker:0", "worker:1"]
@@ -76,8 +75,6 @@ def test_a_job_file_comes_through_a_pipe(tmp_path: Path) -> None:
     dry = piped(document, "submit", "-", "--dry-run", "--json", "--tensorboard", cwd=folder)
     assert dry.returncode == 0, dry.stderr
     assert json.loads(dry.stdout)["roles"][0]["role"] == "ps"
-    assert "Job directory" in piped(text, "submit", "-", "--dry-run", cwd=folder).stdout
-    assert "is fine" in piped(text, "check", "-", cwd=folder).stdout
     wrong = piped('comand = "true"\n', "submit", "-", cwd=folder)
     assert wrong.returncode == 2
     assert "standard input:1" in wrong.stderr and "command" in wrong.stderr

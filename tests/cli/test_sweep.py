@@ -28,20 +28,18 @@ ONCE = {"roles": {"worker": {"attempts": 1}}}
 
 def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path: Path) -> None:
     file = str(job_file(tmp_path, PROGRAM, tags=["mine"], **ONCE))
-    given = ("sweep", file, "--set", "rate=0.5,0.25,2", "--set", "size=2,4", "--at-once", "2")
+    given = ("sweep", file, "--set", "rate=0.5,2", "--set", "size=2,4", "--at-once", "2")
     run = howdah(*given, "--by", "loss", code=1)
     rows = [line.split() for line in run.out]
     assert rows[0][:5] == ["TRIAL", "RATE", "SIZE", "STATE", "LOSS"]
-    assert [row[1:5] for row in rows[1:5]] == [
-        ["0.25", "2", "succeeded", "0.5"],
+    assert [row[1:5] for row in rows[1:3]] == [
         ["0.5", "2", "succeeded", "1"],
-        ["0.25", "4", "succeeded", "1"],
         ["0.5", "4", "succeeded", "2"],
     ]
-    assert [row[3] for row in rows[5:]] == ["failed", "failed"]
-    assert all("exited with code 1" in line for line in run.out[5:])
+    assert [row[3] for row in rows[3:]] == ["failed", "failed"]
+    assert all("exited with code 1" in line for line in run.out[3:])
     tag = next(line for line in run.err if "trials, tag" in line).split()[-1]
-    assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 6
+    assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 4
     assert howdah("list", "--tag", tag, "--tag", "rate=0.5").text.count("test-") == 2
 
 
@@ -92,10 +90,7 @@ def has_reported(job: JobDirectory) -> bool:
     return "reported" in howdah("logs", job.job_id).text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_the_trials_that_run_and_begins_no_more(
-    tmp_path: Path, number: signal.Signals
-) -> None:
+def test_a_signal_stops_the_trials_that_run_and_begins_no_more(tmp_path: Path) -> None:
     program = """
 import os, time
 from howdah import task
@@ -108,7 +103,7 @@ time.sleep(600)
     run.until_line("trial 1 of 3 (rate=1) has begun")
     run.until_line("trial 2 of 3 (rate=2) has begun")
     until(lambda: all(map(has_reported, list_jobs(base_folder()))), "both have reported")
-    run.signal(number)
+    run.signal(signal.SIGTERM)
     assert run.end() == 130
     rows = [line.split() for line in run.out[1:]]
     assert [row[1:4] for row in rows] == [

@@ -59,52 +59,36 @@ def end(*runs: Run) -> None:
         run.end()
 
 
-def test_a_port_of_this_machine_leads_to_a_tasks_page(tmp_path: Path) -> None:
-    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
+def test_a_port_of_this_machine_leads_to_a_tasks_page_and_to_the_jobs_own(tmp_path: Path) -> None:
+    roles = {"worker": {"ports": 1}, "other": {"command": ["sleep", "600"]}}
+    run = start("run", str(job_file(tmp_path, SERVES, roles=roles)))
     run.until_line("serves Pages")
-    tunnel = start("tunnel", newest().job_id, "worker:0")
+    job_id = newest().job_id
+    tunnel = start("tunnel", job_id, "worker:0")
     base = address(tunnel)
-    assert get(base + "abc") == b"you asked for /abc" * 20000
-    assert get(base + "def") == b"you asked for /def" * 20000
-    end(tunnel, run)
-    assert tunnel.process.returncode == 130
+    for path in ("abc", "def"):
+        assert get(base + path) == f"you asked for /{path}".encode() * 20000
 
-
-def test_a_tunnel_to_the_job_page_lets_its_owner_in(tmp_path: Path) -> None:
-    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
-    run.until_line("page http")
-    tunnel = start("tunnel", newest().job_id)
-    link = address(tunnel)
+    own = start("tunnel", job_id)
+    link = address(own)
+    page = f"http://{urlsplit(link).netloc}/"
     opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    opener.open(link, timeout=20).close()  # lets this reader in, then the page goes on
-    with opener.open(f"http://{urlsplit(link).netloc}/", timeout=20) as page:
-        assert newest().job_id in page.read().decode()
+    opener.open(link, timeout=60).close()  # lets this reader in, then the page goes on
+    with opener.open(page, timeout=60) as answer:
+        assert job_id in answer.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="401|403"):
-        get(f"http://{urlsplit(link).netloc}/")
-    end(tunnel, run)
+        get(page)
 
-
-def test_a_task_without_a_page_is_said_to_have_none(tmp_path: Path) -> None:
-    run = start(
-        "run", str(job_file(tmp_path, "import time\nprint('up', flush=True)\ntime.sleep(60)"))
-    )
-    run.until_line("worker:0 | up")
-    told = howdah("tunnel", newest().job_id, "worker:0", code=3).told
-    assert "worker:0 has announced no page" in told
-    assert "has no task" in howdah("tunnel", newest().job_id, "ps:7", code=2).told
-    end(run)
-    assert "has ended" in howdah("tunnel", newest().job_id, "worker:0", code=3).told
-
-
-def test_a_port_that_is_in_use_is_said_to_be(tmp_path: Path) -> None:
-    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
-    run.until_line("serves Pages")
+    told = howdah("tunnel", job_id, "other:0", code=3).told
+    assert "other:0 has announced no page" in told
+    assert "has no task" in howdah("tunnel", job_id, "ps:7", code=2).told
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        told = howdah("tunnel", newest().job_id, "worker:0", "--port", port, code=2).told
-    end(run)
+        told = howdah("tunnel", job_id, "worker:0", "--port", port, code=2).told
     assert f"port {port} of this machine can't be used" in told
     assert "address already in use" in told
+    end(own, tunnel, run)
+    assert tunnel.process.returncode == 130
 
 
 def test_a_coordinator_that_hangs_up_is_said_to_give_no_answer(tmp_path: Path) -> None:
@@ -161,6 +145,7 @@ def test_a_notebook_without_jupyterlab_is_refused_with_what_to_install(tmp_path:
     assert "is started again" not in run.told
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 def test_a_notebook_is_one_address_away(tmp_path: Path) -> None:
     (tmp_path / "lesson.txt").write_text("hello")

@@ -24,17 +24,12 @@ pathlib.Path("made/model").write_text("1")
 """
 
 
-@pytest.mark.parametrize(
-    "table",
-    [{"checkpoint": {"folder": "made"}}, {"outputs": {"folders": ["made"]}}],
-    ids=["checkpoint", "outputs"],
-)
-def test_the_command_does_not_end_as_if_all_were_well(
-    tmp_path: Path, table: dict[str, dict[str, object]]
-) -> None:
+@pytest.mark.parametrize("table", ["checkpoint", "outputs"])
+def test_the_command_does_not_end_as_if_all_were_well(tmp_path: Path, table: str) -> None:
     store = str(tmp_path / "store")
-    tables = {name: {**values, "store": store} for name, values in table.items()}
-    file = job_file(tmp_path, SPOILS_ITS_STORE, env={"STORE": store}, **tables)
+    what = {"folder": "made"} if table == "checkpoint" else {"folders": ["made"]}
+    fields = {table: {**what, "store": store}}
+    file = job_file(tmp_path, SPOILS_ITS_STORE, env={"STORE": store}, **fields)
     run = howdah("run", str(file), code=5)
     assert "succeeded after" in run.text
     assert "but not all of it was saved" in run.text
@@ -74,55 +69,6 @@ time.sleep(600)
 """
 
 
-def test_the_save_limit_counts_when_the_program_ends_by_itself(tmp_path: Path) -> None:
-    store = str(tmp_path / "store")
-    table = {"folder": "made", "store": store, "save-limit": "2s"}
-    script = STORE_GOES_AWAY.replace("time.sleep(600)", "")
-    run = howdah(
-        "run", str(job_file(tmp_path, script, env={"STORE": store}, checkpoint=table)), code=5
-    )
-    assert re.search("worker:0 is saving its checkpoint and outputs, up to [12] s", run.told)
-    (line,) = gone(newest()).unsaved
-    assert line.startswith("worker:0: made: ")
-
-
-def test_stop_waits_for_what_is_being_saved_and_says_so(tmp_path: Path) -> None:
-    store = str(tmp_path / "store")
-    # A file that was written a moment before a kill is taken for incomplete, and not saved.
-    table = {"folder": "made", "store": store, "save-limit": "3s", "settle": "1ms"}
-    run = start(
-        "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
-    )
-    run.until_line("begun")
-    run.until_line("is not saved")
-    stop = howdah("stop", newest().job_id)
-    assert "howdah | worker:0 is saving its checkpoint and outputs, up to " in stop.told
-    assert stop.text.endswith(" stopped")
-    assert run.end() == 130
-    (line,) = gone(newest()).unsaved
-    assert line.startswith("worker:0: made: ")
-    assert "Not saved     worker:0: made: " in run.text
-
-
-def test_a_job_that_is_still_saving_is_not_shown_as_over(tmp_path: Path) -> None:
-    store = str(tmp_path / "store")
-    table = {"folder": "made", "store": store, "settle": "1ms"}
-    run = start(
-        "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
-    )
-    run.until_line("begun")
-    job = newest().job_id
-    assert "is being stopped" in howdah("stop", job, "--no-wait").text
-    run.until_line("is saving its checkpoint")
-    status = howdah("status", job).text
-    assert f"{job} finishing for " in status
-    assert f"howdah stop --now {job}" in status
-    assert "howdah rerun" not in status
-    assert job in howdah("list", "--state", "running").text
-    assert howdah("stop", "--now", job).text == f"{job} stopped"
-    assert run.end() == 130
-
-
 def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     table = {"folder": "made", "store": store, "settle": "1ms"}
@@ -137,47 +83,77 @@ def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None
     assert run.end() == 130
 
 
-def test_folders_that_no_program_has_written_to_are_told(tmp_path: Path) -> None:
-    script = "import pathlib\npathlib.Path('ckpt').mkdir(exist_ok=True)\npathlib.Path('ckpt/1').write_text('1')\n"
-    tables = {"checkpoint": {"folder": "checkpoints"}, "outputs": {"folders": ["result"]}}
-    told = howdah("run", str(job_file(tmp_path, script, **tables))).told
-    assert "no checkpoint was saved: no program has written to the folder" in told
-    assert "there are no outputs: no program has written to the folders" in told
-    right = script.replace("ckpt", "checkpoints") + "pathlib.Path('result').mkdir(exist_ok=True)\n"
-    right += "pathlib.Path('result/a').write_text('1')\n"
-    told = howdah("run", str(job_file(tmp_path, right, **tables))).told
-    assert "no program has written" not in told
+def test_a_job_that_is_still_saving_is_not_shown_as_over_and_stop_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    store = str(tmp_path / "store")
+    # A file that was written a moment before a kill is taken for incomplete, and not saved.
+    table = {"folder": "made", "store": store, "settle": "1ms"}
+    file = job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table)
+    run = start("run", str(file))
+    run.until_line("begun")
+    run.until_line("is not saved")
+    job = newest().job_id
+    waits = start("stop", job)
+    waits.until_line("howdah | worker:0 is saving its checkpoint and outputs, up to ")
+    assert "is being stopped" in howdah("stop", job, "--no-wait").text
+    status = howdah("status", job).text
+    assert f"{job} finishing for " in status
+    assert f"howdah stop --now {job}" in status
+    assert "howdah rerun" not in status
+    assert job in howdah("list", "--state", "running").text
+    assert howdah("stop", "--now", job).text == f"{job} stopped"
+    assert waits.end() == 0 and waits.text.endswith(" stopped")
+    assert run.end() == 130
+    (line,) = gone(newest()).unsaved
+    assert line.startswith("worker:0: made: ")
+    assert "Not saved     worker:0: made: " in run.text
 
 
-LINKS_TO_A_FOLDER_OUTSIDE = """
+MAKES = """
 import os
 import pathlib
 
 outside = pathlib.Path(os.environ["OUTSIDE"])
 outside.mkdir()
 (outside / "weights").write_text("1")
-pathlib.Path("made").mkdir(exist_ok=True)
-pathlib.Path("made/model").write_text("1")
-pathlib.Path("made/last").symlink_to(outside)
+for name in os.environ["FOLDERS"].split():
+    pathlib.Path(name).mkdir(exist_ok=True)
+    pathlib.Path(name, "model").write_text("1")
+    pathlib.Path(name, "last").symlink_to(outside)
 """
+UNWRITTEN = "no program has written to the folder"
 
 
-@pytest.mark.parametrize(
-    ("table", "what"),
-    [
-        ({"checkpoint": {"folder": "made"}}, "checkpoint"),
-        ({"checkpoint": {"folder": "."}}, "checkpoint"),
-        ({"outputs": {"folders": ["made"]}}, "outputs"),
-    ],
-    ids=["checkpoint", "checkpoint-of-the-working-folder", "outputs"],
-)
-def test_links_to_folders_outside_are_not_left_out_without_a_word(
-    tmp_path: Path, table: dict[str, dict[str, object]], what: str
-) -> None:
-    outside = tmp_path / "outside"
-    file = job_file(tmp_path, LINKS_TO_A_FOLDER_OUTSIDE, env={"OUTSIDE": str(outside)}, **table)
-    (file.parent / "data").symlink_to(tmp_path)  # of the source: the job needs no copy of it
-    run = howdah("run", str(file))
-    line = run.until_line(f"its {what}: links in ")
-    assert line.endswith(f"last -> {outside}; have the program write into the folder itself")
-    assert "data ->" not in line
+def test_what_is_in_no_folder_that_the_job_file_names_is_said(tmp_path: Path) -> None:
+    """Folders that nothing was written to, and links that lead out of those that are saved."""
+    tables = {"checkpoint": {"folder": "made"}, "outputs": {"folders": ["result"]}}
+    for folders, at in (("other", "first"), ("made result", "second")):
+        outside = tmp_path / at / "outside"
+        outside.parent.mkdir()
+        env = {"OUTSIDE": str(outside), "FOLDERS": folders}
+        file = job_file(tmp_path / at, MAKES, env=env, **tables)
+        (file.parent / "data").symlink_to(tmp_path)  # of the source: the job needs no copy of it
+        told = howdah("run", str(file)).told
+        if at == "first":
+            assert f"no checkpoint was saved: {UNWRITTEN}" in told
+            assert f"there are no outputs: {UNWRITTEN}s" in told
+            continue
+        assert UNWRITTEN not in told
+        for what in ("checkpoint", "outputs"):
+            (line,) = (each for each in told.splitlines() if f"its {what}: links in " in each)
+            assert line.endswith(
+                f"last -> {outside}; have the program write into the folder itself"
+            )
+            assert "data ->" not in line
+
+
+def test_the_save_limit_counts_when_the_program_ends_by_itself(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "save-limit": "2s"}
+    script = STORE_GOES_AWAY.replace("time.sleep(600)", "")
+    file = job_file(tmp_path, script, env={"STORE": store}, checkpoint=table)
+    run = howdah("run", str(file), code=5)
+    assert re.search("worker:0 is saving its checkpoint and outputs, up to [12] s", run.told)
+    (line,) = gone(newest()).unsaved
+    assert line.startswith("worker:0: made: ")

@@ -6,12 +6,14 @@ A new backend adds a `Harness` and a line in ``conftest.py``; the tests are the 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, RoleResources
@@ -164,6 +166,66 @@ class Coordinator:
     def _emit(self, event: Event) -> None:
         self.events.append(event)
         self._changed.set()
+
+
+Make = Callable[[], Harness]
+"""Makes the harness of one test, on its event loop."""
+
+
+@asynccontextmanager
+async def job(make: Make) -> AsyncIterator[tuple[Harness, Coordinator]]:
+    """A job and its first coordinator; both end with the test."""
+    harness = make()
+    try:
+        yield harness, await harness.coordinator()
+    finally:
+        await harness.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(240):
+            await test()
+
+    asyncio.run(within())
+
+
+def of_a_job(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    """The test on a job of each backend: it is given its harness and its coordinator, then its fixtures."""
+    return _with(test, "make_harness", lambda make: make)
+
+
+def of_a_local_job(
+    kind: Callable[..., Any], **options: Any
+) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """The same with that harness, made in the test's folder with these options."""
+    return lambda test: _with(test, "tmp_path", lambda folder: lambda: kind(folder, **options))
+
+
+def _with(
+    test: Callable[..., Awaitable[None]], fixture: str, made_from: Callable[[Any], Make]
+) -> Callable[..., None]:
+    own = list(inspect.signature(test).parameters)[2:]
+
+    def within(**fixtures: Any) -> None:
+        async def on_the_loop() -> None:
+            async with job(made_from(fixtures[fixture])) as (harness, coordinator):
+                await test(harness, coordinator, **{name: fixtures[name] for name in own})
+
+        run(on_the_loop)
+
+    within.__name__, within.__doc__, within.__module__ = (
+        test.__name__,
+        test.__doc__,
+        test.__module__,
+    )
+    within.__signature__ = inspect.Signature(  # pyright: ignore[reportFunctionMemberAccess] - pytest reads it
+        [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            for name in dict.fromkeys([fixture, *own])
+        ]
+    )
+    return within
 
 
 async def eventually(holds: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:

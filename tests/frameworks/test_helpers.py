@@ -141,40 +141,6 @@ def test_a_program_that_mpi_cannot_start_is_named(tmp_path: Path):
     assert done.stderr == "cannot start no-such-program: No such file or directory\n"
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-def test_torchrun_finds_the_other_nodes_unchanged(tmp_path: Path, free_port: Callable[[], int]):
-    script = tmp_path / "show.py"
-    script.write_text(
-        "import os\n"
-        "print('rank', *(os.environ[n] for n in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK')), flush=True)\n"
-    )
-    made = job(
-        "pytorch", {"worker": 2}, command=f"{sys.executable} -m torch.distributed.run show.py"
-    )
-    place = topology(("worker:0", 0), ("worker:1", 1))
-    here = [replace(m, host="127.0.0.1", ports=(free_port(),)) for m in place.members]
-    place = replace(place, members=tuple(here))
-    plan = planning.plan(made, "job-1")
-    children: list[subprocess.Popen[str]] = []
-    try:
-        for member in here:
-            (program,) = programs.programs(made, plan, place, member.task, 1, places(tmp_path))
-            env = os.environ | program.env | {"OMP_NUM_THREADS": "1"}
-            children.append(
-                subprocess.Popen(
-                    program.argv, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True
-                )
-            )
-        outputs = [child.communicate(timeout=120)[0] for child in children]
-    finally:
-        for child in children:
-            child.kill()
-            child.wait()
-    assert [child.returncode for child in children] == [0, 0]
-    assert sorted(outputs) == ["rank 0 2 0\n", "rank 1 2 0\n"]
-
-
 def test_rays_node_daemon_is_told_its_agents_port_before_the_agent_is_up(tmp_path: Path):
     started = 'import subprocess, sys; subprocess.run([sys.argv[1], "-c", *sys.argv[2:]])'
     daemon = tmp_path / "raylet"

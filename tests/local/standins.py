@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -40,19 +39,6 @@ def waiting(job_dir: str) -> int:
     _begin(job_dir)
     while not (Path(job_dir) / "done").exists():
         time.sleep(0.01)
-    return 0
-
-
-def failing(job_dir: str) -> int:
-    """Never gets anywhere."""
-    _begin(job_dir)
-    raise RuntimeError("the journal is damaged")
-
-
-def failing_twice(job_dir: str) -> int:
-    """Gets somewhere at the third attempt."""
-    if _begin(job_dir) < 2:
-        sys.exit(7)
     return 0
 
 
@@ -104,3 +90,9 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def failing(job_dir: str) -> int:
+    """Never gets anywhere."""
+    _begin(job_dir)
+    raise RuntimeError("the journal is damaged")

@@ -50,29 +50,6 @@ def test_a_killed_coordinator_is_started_again_at_once(make_node: Make) -> None:
     assert len(set(begun(node.path))) == 4
 
 
-def test_a_coordinator_that_fails_and_then_succeeds_ends_the_job(make_node: Make) -> None:
-    node = make_node("failing_twice")
-    node.start()
-    assert wait_gone(node.path, 30.0)
-    assert len(begun(node.path)) == 3
-    assert "exited with code 7" in node.log()
-    assert node.directory.final() is None
-
-
-def test_a_coordinator_that_never_gets_anywhere_ends_the_job_in_words(make_node: Make) -> None:
-    node = make_node("failing")
-    node.start()
-    assert wait_gone(node.path, 30.0)
-    final = node.directory.final()
-    assert final is not None
-    assert final.outcome == "failed"
-    assert final.exit_code == 1
-    assert "died 7 times in a row" in final.reason
-    assert "the journal is damaged" in final.reason
-    assert "coordinator.log" in final.advice
-    assert len(begun(node.path)) == 7
-
-
 def test_a_coordinator_that_cannot_be_imported_is_not_tried_again(make_node: Make) -> None:
     node = make_node("nothing_of_that_name")
     node.start()
@@ -139,11 +116,6 @@ def test_a_daemon_told_to_end_ends_the_job_in_words(make_node: Make) -> None:
     assert len(begun(node.path)) == 1
 
 
-def test_a_daemon_that_gets_no_word_ends_and_leaves_nothing(leaves_nothing: None) -> None:
-    starter = submit.begin(options("waiting"))
-    starter.close()
-
-
 def test_a_daemon_is_nobodys_child_and_has_no_terminal(make_node: Make) -> None:
     node = make_node("waiting")
     process = psutil.Process(node.start())
@@ -175,3 +147,17 @@ def test_a_broken_interpreter_is_reported(
     monkeypatch.setattr("sys.executable", str(broken))
     with pytest.raises(BackendError, match="no such thing: libpython"):
         submit.begin().go(tmp_path)
+
+
+def test_a_coordinator_that_never_gets_anywhere_ends_the_job_in_words(make_node: Make) -> None:
+    node = make_node("failing")
+    node.start()
+    assert wait_gone(node.path, 30.0)
+    final = node.directory.final()
+    assert final is not None
+    assert final.outcome == "failed"
+    assert final.exit_code == 1
+    assert "died 7 times in a row" in final.reason
+    assert "the journal is damaged" in final.reason
+    assert "coordinator.log" in final.advice
+    assert len(begun(node.path)) == 7

@@ -29,9 +29,8 @@ from howdah.core.messages import ContainerGranted, RequestRefused
 from howdah.frameworks import planning
 from howdah.spec.model import Job, Mode, Role
 from howdah.storage import runtime
-from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.harness import Coordinator, eventually, job, of_a_local_job, run
 from tests.conformance.local import LocalHarness, make_job
-from tests.conformance.test_backend import job, run
 
 DEVICES = [Device(uuid=f"GPU-{letter * 8}", index=str(n)) for n, letter in enumerate("abcd")]
 
@@ -88,42 +87,36 @@ class GpuHarness(LocalHarness):
         return [device.uuid for device, _ in taken]
 
 
-def test_each_container_gets_devices_of_its_own_and_the_locks_go_with_its_agent(
-    tmp_path: Path,
+@of_a_local_job(GpuHarness, each=2, instances=2)
+async def test_each_container_gets_devices_of_its_own_and_the_locks_go_with_its_agent(
+    harness: GpuHarness, coordinator: Coordinator
 ) -> None:
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path, each=2, instances=2)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            containers = await coordinator.grant(1, 2)
-            for container in containers:
-                await harness.launch(coordinator, container, "locks")
-                await harness.pids(container)
-            given = [harness.launched(container).gpus for container in containers]
-            assert sorted([*given[0], *given[1]]) == [d.uuid for d in DEVICES]
-            assert harness.launched(containers[0]).gpu_locks == (3, 4)
-            await eventually(lambda: harness.free() == [], "all devices are taken")
+    containers = await coordinator.grant(1, 2)
+    for container in containers:
+        await harness.launch(coordinator, container, "locks")
+        await harness.pids(container)
+    given = [harness.launched(container).gpus for container in containers]
+    assert sorted([*given[0], *given[1]]) == [d.uuid for d in DEVICES]
+    assert harness.launched(containers[0]).gpu_locks == (3, 4)
+    await eventually(lambda: harness.free() == [], "all devices are taken")
 
-            await harness.crash(coordinator)  # the locks are the agents' now
-            assert harness.free() == []
-            second = await harness.coordinator()
-            await second.backend.release(containers[0])
-            await second.ended(containers[0])
-            assert sorted(harness.free()) == sorted(given[0])
-
-    run(test)
+    await harness.crash(coordinator)  # the locks are the agents' now
+    assert harness.free() == []
+    second = await harness.coordinator()
+    await second.backend.release(containers[0])
+    await second.ended(containers[0])
+    assert sorted(harness.free()) == sorted(given[0])
 
 
-def test_devices_of_a_container_never_launched_are_free_when_it_is_released(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path, each=4)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            (container,) = await coordinator.grant(1)
-            assert harness.free() == []
-            await coordinator.backend.release(container)
-            await coordinator.ended(container)
-            assert len(harness.free()) == 4
-
-    run(test)
+@of_a_local_job(GpuHarness, each=4)
+async def test_devices_of_a_container_never_launched_are_free_when_it_is_released(
+    harness: GpuHarness, coordinator: Coordinator
+) -> None:
+    (container,) = await coordinator.grant(1)
+    assert harness.free() == []
+    await coordinator.backend.release(container)
+    await coordinator.ended(container)
+    assert len(harness.free()) == 4
 
 
 def test_two_jobs_that_want_all_devices_take_turns_and_never_hold_half_each(
@@ -157,22 +150,6 @@ def test_two_jobs_that_want_all_devices_take_turns_and_never_hold_half_each(
     run(test)
 
 
-def test_jobs_that_each_need_two_of_four_run_side_by_side(tmp_path: Path) -> None:
-    async def test() -> None:
-        def make() -> GpuHarness:
-            return GpuHarness(tmp_path, each=2)
-
-        async with job(make) as (first, one), job(make) as (second, other):
-            assert isinstance(first, GpuHarness) and isinstance(second, GpuHarness)
-            (a,), (b,) = await asyncio.gather(one.grant(1), other.grant(1))
-            for harness, coordinator, container in ((first, one, a), (second, other, b)):
-                await harness.launch(coordinator, container, "locks")
-                await harness.pids(container)
-            assert not set(first.launched(a).gpus) & set(second.launched(b).gpus)
-
-    run(test)
-
-
 def test_a_request_taken_back_while_it_waits_is_never_granted(tmp_path: Path) -> None:
     async def test() -> None:
         def make() -> GpuHarness:
@@ -191,150 +168,109 @@ def test_a_request_taken_back_while_it_waits_is_never_granted(tmp_path: Path) ->
     run(test)
 
 
-def test_a_job_that_has_waited_takes_no_device_that_came_into_use_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@of_a_local_job(GpuHarness)
+async def test_a_job_that_has_waited_takes_no_device_that_came_into_use_meanwhile(
+    harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
-
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            held = harness.locks.take(DEVICES, lambda free: free)
-            assert held is not None
-            await coordinator.ask(1)
-            in_use = msgspec.structs.replace(DEVICES[0], busy=True)
-            harness.machine = [in_use, *DEVICES[1:]]
-            for _, descriptor in held[:2]:
-                os.close(descriptor)
-            await coordinator.granted(1)
-            assert harness.free() == [DEVICES[0].uuid]
-            for _, descriptor in held[2:]:
-                os.close(descriptor)
-
-    run(test)
+    held = harness.locks.take(DEVICES, lambda free: free)
+    assert held is not None
+    await coordinator.ask(1)
+    in_use = msgspec.structs.replace(DEVICES[0], busy=True)
+    harness.machine = [in_use, *DEVICES[1:]]
+    for _, descriptor in held[:2]:
+        os.close(descriptor)
+    await coordinator.granted(1)
+    assert harness.free() == [DEVICES[0].uuid]
+    for _, descriptor in held[2:]:
+        os.close(descriptor)
 
 
-def test_a_device_that_was_lost_meanwhile_is_not_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@of_a_local_job(GpuHarness, each=3)
+async def test_a_device_that_was_lost_meanwhile_is_not_given(
+    harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
-
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path, each=3)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            harness.machine = [Device(uuid="", index="0", problem="GPU is lost"), *DEVICES[1:]]
-            await coordinator.grant(1)
-            assert harness.free() == [DEVICES[0].uuid]
-
-    run(test)
+    harness.machine = [Device(uuid="", index="0", problem="GPU is lost"), *DEVICES[1:]]
+    await coordinator.grant(1)
+    assert harness.free() == [DEVICES[0].uuid]
 
 
-def test_devices_are_chosen_by_what_was_known_when_the_driver_fails_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
-
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            harness.driver_problem = "Driver/library version mismatch"
-            await coordinator.grant(1)
-            harness.driver_problem = ""
-
-    run(test)
-
-
-def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@of_a_local_job(GpuHarness)
+async def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
+    harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_backend, "LISTED_AGAIN_S", (0.0, 0.0))
+    (container,) = await coordinator.grant(1)
+    await harness.launch(coordinator, container, "locks")
+    await harness.pids(container)
+    await harness.crash(coordinator)
 
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            (container,) = await coordinator.grant(1)
-            await harness.launch(coordinator, container, "locks")
-            await harness.pids(container)
-            await harness.crash(coordinator)
-
-            harness.driver_problem = "Driver/library version mismatch"
-            listed = harness.listed
-            second = await harness.coordinator()
-            assert list(second.held) == [container]
-            await second.ask(2)
-            assert "version mismatch" in (await second.refused(2)).reason
-            assert harness.listed >= listed + 3
-            harness.driver_problem = ""
-            await second.grant(3)
-
-    run(test)
+    harness.driver_problem = "Driver/library version mismatch"
+    listed = harness.listed
+    second = await harness.coordinator()
+    assert list(second.held) == [container]
+    await second.ask(2)
+    assert "version mismatch" in (await second.refused(2)).reason
+    assert harness.listed >= listed + 3
+    harness.driver_problem = ""
+    await second.grant(3)
 
 
-def test_requests_after_a_take_over_wait_for_a_driver_that_fails_for_a_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@of_a_local_job(GpuHarness)
+async def test_requests_after_a_take_over_wait_for_a_driver_that_fails_for_a_moment(
+    harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_backend, "LISTED_AGAIN_S", [0.01] * 1000)
+    (container,) = await coordinator.grant(1)
+    await harness.launch(coordinator, container, "locks")
+    await harness.pids(container)
+    await harness.crash(coordinator)
 
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            (container,) = await coordinator.grant(1)
-            await harness.launch(coordinator, container, "locks")
-            await harness.pids(container)
-            await harness.crash(coordinator)
-
-            harness.driver_problem = "GPU access blocked by the operating system"
-            listed = harness.listed
-            second = await harness.coordinator()
-            await second.ask(2)
-            await eventually(lambda: harness.listed > listed + 2, "the driver is asked again")
-            assert await second.backend.waiting() == (
-                "which GPUs this machine has is not known, and the driver is asked again: "
-                "GPU access blocked by the operating system"
-            )
-            harness.driver_problem = ""
-            await second.granted(2)
-
-    run(test)
+    harness.driver_problem = "GPU access blocked by the operating system"
+    listed = harness.listed
+    second = await harness.coordinator()
+    await second.ask(2)
+    await eventually(lambda: harness.listed > listed + 2, "the driver is asked again")
+    assert await second.backend.waiting() == (
+        "which GPUs this machine has is not known, and the driver is asked again: "
+        "GPU access blocked by the operating system"
+    )
+    harness.driver_problem = ""
+    await second.granted(2)
 
 
-def test_containers_go_on_while_the_driver_does_not_answer_their_next_coordinator(
-    tmp_path: Path,
+@of_a_local_job(GpuHarness)
+async def test_containers_go_on_while_the_driver_does_not_answer_their_next_coordinator(
+    harness: GpuHarness, coordinator: Coordinator
 ) -> None:
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            harness.roles = {**harness.roles, "evaluator": RoleResources()}
-            (container,) = await coordinator.grant(1)
-            await harness.launch(coordinator, container, "locks")
-            await harness.pids(container)
-            await harness.crash(coordinator)
+    harness.roles = {**harness.roles, "evaluator": RoleResources()}
+    (container,) = await coordinator.grant(1)
+    await harness.launch(coordinator, container, "locks")
+    await harness.pids(container)
+    await harness.crash(coordinator)
 
-            harness.driver_answers.clear()
-            second = await harness.coordinator()
-            assert list(second.held) == [container]
-            await second.ask(2)
-            assert "the GPU driver" in await second.backend.waiting()
-            await second.ask(3, role="evaluator")
-            await second.granted(3)
-            await harness.crash(second)  # which does not wait for the driver either
+    harness.driver_answers.clear()
+    second = await harness.coordinator()
+    assert list(second.held) == [container]
+    await second.ask(2)
+    assert "the GPU driver" in await second.backend.waiting()
+    await second.ask(3, role="evaluator")
+    await second.granted(3)
+    await harness.crash(second)  # which does not wait for the driver either
 
-            third = await harness.coordinator()
-            await third.ask(2)
-            harness.driver_answers.set()
-            await third.granted(2)
-
-    run(test)
+    third = await harness.coordinator()
+    await third.ask(2)
+    harness.driver_answers.set()
+    await third.granted(2)
 
 
-def test_tasks_without_devices_do_not_start_the_driver(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path, each=0)) as (harness, coordinator):
-            assert isinstance(harness, GpuHarness)
-            await coordinator.grant(1)
-            assert harness.listed == 0
-
-    run(test)
+@of_a_local_job(GpuHarness, each=0)
+async def test_tasks_without_devices_do_not_start_the_driver(
+    harness: GpuHarness, coordinator: Coordinator
+) -> None:
+    await coordinator.grant(1)
+    assert harness.listed == 0
 
 
 def test_the_submitters_visible_devices_are_the_limit(tmp_path: Path) -> None:
@@ -349,25 +285,6 @@ def test_the_submitters_visible_devices_are_the_limit(tmp_path: Path) -> None:
     run(test)
 
 
-@pytest.mark.parametrize(
-    ("harness", "words"),
-    [
-        ({"each": 5}, "5 per container are asked for; this machine has 4"),
-        ({"each": 2, "instances": 3}, "need 6 GPUs at the same time; this machine has 4"),
-        ({"each": 2, "visible": "1"}, "CUDA_VISIBLE_DEVICES leaves 1 of this machine's 4"),
-    ],
-)
-def test_what_the_machine_can_never_give_is_refused_at_once(
-    tmp_path: Path, harness: dict[str, int | str], words: str
-) -> None:
-    async def test() -> None:
-        with pytest.raises(BackendError, match="can never run the job") as refused:
-            await GpuHarness(tmp_path, **harness).coordinator()  # type: ignore[arg-type]
-        assert words in str(refused.value)
-
-    run(test)
-
-
 def test_a_job_that_can_never_run_is_refused_before_anything_starts() -> None:
     job = planning.expand(Job(command="true", roles={"w": Role(gpus=2, memory="900t")}))
     with pytest.raises(BackendError) as refused:
@@ -377,17 +294,16 @@ def test_a_job_that_can_never_run_is_refused_before_anything_starts() -> None:
     check(planning.expand(Job(command="true", roles={"w": Role(gpus=2)})), {}, lambda: DEVICES)
 
 
-def test_an_elastic_job_starts_with_what_there_is(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with job(lambda: GpuHarness(tmp_path, instances="2..8")) as (_, coordinator):
-            await coordinator.ask(*range(1, 9))
-            for number in (1, 2, 3, 4):
-                await coordinator.granted(number)
-            assert len(coordinator.all(ContainerGranted)) == 4
-            await coordinator.backend.release(coordinator.all(ContainerGranted)[0].container_id)
-            await coordinator.granted(5)
-
-    run(test)
+@of_a_local_job(GpuHarness, instances="2..8")
+async def test_an_elastic_job_starts_with_what_there_is(
+    _: GpuHarness, coordinator: Coordinator
+) -> None:
+    await coordinator.ask(*range(1, 9))
+    for number in (1, 2, 3, 4):
+        await coordinator.granted(number)
+    assert len(coordinator.all(ContainerGranted)) == 4
+    await coordinator.backend.release(coordinator.all(ContainerGranted)[0].container_id)
+    await coordinator.granted(5)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from howdah.agent.host.processes import Stat
@@ -25,7 +24,7 @@ from howdah.backends.local.node.forking import fork
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
 from howdah.backends.local.submit import LocalSubmission
-from howdah.backends.local.unix_connection import UnixConnection, same_user
+from howdah.backends.local.unix_connection import UnixConnection
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Placement, Role
@@ -158,12 +157,6 @@ def test_a_message_of_the_wrong_kind_is_refused(
     sender.send(Launched(container_id="c1", pid=1))
     with pytest.raises(FrameError):
         receiver.receive()
-
-
-def test_the_peer_of_a_socket_pair_is_the_same_user() -> None:
-    left, right = socket.socketpair()
-    with left, right:
-        assert same_user(left)
 
 
 # -- loop and forks ------------------------------------------------------------------------------
@@ -339,13 +332,6 @@ def test_the_last_words_of_a_log_are_told_without_its_stamp(line: str, tmp_path:
     assert agents.last_words(tmp_path) == "no room: give it more"
 
 
-def test_the_local_backend_is_found_by_name(tmp_path: Path) -> None:
-    backend = registry.create("local", JobDirectory(tmp_path))
-    assert isinstance(backend, LocalBackend)
-    assert backend.name == "local"
-    assert "local" in registry.names()
-
-
 def test_an_unknown_backend_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"no backend 'lokal'.*Did you mean 'local'"):
         registry.create("lokal", JobDirectory(tmp_path))
@@ -422,8 +408,3 @@ def test_a_broken_plug_in_is_reported_where_it_is_asked_for(tmp_path: Path) -> N
     broken = registry.broken()
     assert sorted(broken) == ["absent", "local"]
     assert "built in" in broken["local"]
-
-
-def test_every_message_survives_the_frames() -> None:
-    message = Release(container_id="c0001", grace_s=2.0)
-    assert msgspec.msgpack.decode(msgspec.msgpack.encode(message), type=Release) == message

@@ -237,13 +237,7 @@ def killed(pid: int, successor: Callable[[], int], job: LongJob) -> None:
         raise AssertionError(f"{error}\n{job.log('node')}\n{job.log('coordinator')}") from None
 
 
-def test_the_next_coordinator_is_of_the_release_that_is_there_by_then(job: LongJob) -> None:
-    job.upgrade()
-    killed(job.coordinator, lambda: job.coordinator, job)
-    assert b"long" in job.get("api/v1/job")
-    job.end()
-
-
+@pytest.mark.nightly
 def test_a_coordinator_that_dies_while_there_is_no_howdah_comes_back_with_it(job: LongJob) -> None:
     job.take_away()
     os.kill(job.coordinator, signal.SIGKILL)
@@ -261,6 +255,7 @@ def test_the_next_node_daemon_is_of_the_release_that_is_there_by_then(job: LongJ
     job.end()
 
 
+@pytest.mark.nightly
 def test_a_job_that_lost_both_is_revived_by_the_next_release(job: LongJob) -> None:
     job.upgrade()
     job.kill()
@@ -273,6 +268,7 @@ def test_a_job_that_lost_both_is_revived_by_the_next_release(job: LongJob) -> No
         assert attached.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.nightly
 def test_a_coordinator_answers_all_questions_after_the_upgrade(job: LongJob) -> None:
     job.upgrade()
     for path in ("", "api/v1/job", "api/v1/openapi.json", "metrics"):
@@ -282,6 +278,7 @@ def test_a_coordinator_answers_all_questions_after_the_upgrade(job: LongJob) -> 
     job.end()
 
 
+@pytest.mark.nightly
 def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: LongJob) -> None:
     with job.begun("attach", job.directory.job_id) as attached:
         assert attached.stdout is not None
@@ -294,6 +291,7 @@ def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: Lon
         assert attached.wait(PATIENCE_S) == 0
 
 
+@pytest.mark.nightly
 def test_a_portal_shows_its_first_job_after_the_upgrade(job: LongJob) -> None:
     with job.begun("ui", "--json", err=False) as portal:
         try:
@@ -314,6 +312,7 @@ def test_a_portal_shows_its_first_job_after_the_upgrade(job: LongJob) -> None:
         assert portal.wait(PATIENCE_S) == ExitCode.STOPPED
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("text", [SAVING])
 def test_a_restart_while_there_is_no_howdah_has_its_checkpoint(
     job: LongJob, tmp_path: Path
@@ -329,6 +328,7 @@ def test_a_restart_while_there_is_no_howdah_has_its_checkpoint(
     assert result.read_text() == "first\n"
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "text", [SAVING.replace("exit 1", "echo 1 > results/one; echo saved > {folder}/result")]
 )
@@ -345,6 +345,7 @@ def test_a_task_that_ends_while_there_is_no_howdah_has_its_outputs_copied(
     assert not final.unsaved
 
 
+@pytest.mark.nightly
 def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
     job.take_away()
     os.kill(job.node, signal.SIGTERM)

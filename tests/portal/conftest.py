@@ -21,6 +21,7 @@ from howdah.storage.jobdir import JobDirectory, base_folder
 from howdah.wire import tickets
 from howdah.wire.status import JobView
 from tests.browser.conftest import browser, context, page  # noqa: F401 - fixtures
+from tests.cli.finished import made_once
 from tests.cli.howdah import Run, ended_at_last, gone, howdah, job_file, newest, start
 from tests.unit.web.fake_job import TOKEN
 from tests.unit.web.serving import Served
@@ -119,20 +120,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def past(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
     """Three jobs that have ended, and two folders that are none any more."""
-    files = tmp_path_factory.mktemp("files")
-    howdah("run", str(job_file(files / "a", "print('all is well')", name="digits", tags=["night"])))
-    good = newest()
-    secret = {"HF_TOKEN": "hf_secret_of_ada_123"}
-    howdah(
-        "run",
-        str(job_file(files / "b", LOSES, name="letters", tags=["night", "gpu"], env=secret, restart="never")),
-        code=1,
-    )  # fmt: skip
-    failed = newest()
-    howdah("run", str(job_file(files / "c", "print('<b>bold</b>')", name="odd")))
-    hostile = newest()
-    for each in (good, failed, hostile):
-        gone(each)  # its node daemon still removed files of it
+    made, jobs = made_once(tmp_path_factory, "past", _make)
+    shutil.copytree(made, home, dirs_exist_ok=True)
+    base = base_folder()
+    good, failed, hostile = (
+        JobDirectory(base / jobs[name].job_id) for name in ("digits", "letters", "odd")
+    )
     final = hostile.final()
     assert final is not None
     hostile.write_final(
@@ -140,7 +133,6 @@ def past(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]
             final, name=MARKUP, outcome="failed", reason=MARKUP + "\x00\u202e" + "x" * 100_000
         )
     )
-    base = base_folder()
     (base / "half-20261121-143502-k3f9").mkdir(mode=0o700)
     damaged = base / "torn-20261121-143503-k3f9"
     damaged.mkdir(mode=0o700)
@@ -148,6 +140,16 @@ def past(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]
     (damaged / "final.json").write_bytes(b"\xff\x00{]")
     yield Past(base, good, failed, hostile)
     shutil.rmtree(damaged)
+
+
+def _make(folder: Path) -> None:
+    fields = {"env": {"HF_TOKEN": "hf_secret_of_ada_123"}, "restart": "never"}
+    for name, script, code, more in (
+        ("digits", "print('all is well')", 0, {"tags": ["night"]}),
+        ("letters", LOSES, 1, {"tags": ["night", "gpu"], **fields}),
+        ("odd", "print('<b>bold</b>')", 0, {}),
+    ):
+        howdah("run", str(job_file(folder / name, script, name=name, **more)), code=code)
 
 
 @pytest.fixture

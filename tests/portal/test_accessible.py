@@ -23,6 +23,7 @@ def coloured(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Page]
     context.close()
 
 
+@pytest.mark.nightly
 def test_no_page_of_the_portal_breaks_a_rule(
     coloured: Page, portal: Portal, past: Past, holding: Holding
 ) -> None:
@@ -45,6 +46,10 @@ def test_no_page_of_the_portal_breaks_a_rule(
     page.goto(f"{portal.url}/compare?job={past.good.job_id}&job={past.failed.job_id}")
     look()
     page.goto(f"{portal.url}/jobs/nobody/")
+    look()
+    page.goto(f"{portal.url}/notebooks")
+    page.get_by_text("Environment and queue").click()
+    expect(page.get_by_label("Node label")).to_be_visible()
     look()
     page.goto(f"{portal.url}/jobs/{past.failed.job_id}/")
     expect(page.locator("#log-lines")).to_contain_text("ValueError")

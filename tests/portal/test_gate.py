@@ -15,7 +15,8 @@ import pytest
 from howdah.portal import jobs
 from howdah.portal.index import JobIndex
 from howdah.storage.jobdir import JobDirectory
-from tests.cli.howdah import howdah, start
+from tests.cli.howdah import start
+from tests.cli.inside import howdah
 from tests.portal.conftest import Past, Portal
 from tests.unit.web.serving import wait_until
 
@@ -52,6 +53,19 @@ def test_the_list_as_json_has_what_was_asked_for(portal: Portal, past: Past) -> 
     assert {"text", "state", "since", "sort", "page"} <= {p["name"] for p in listed["parameters"]}
     assert described["components"]["schemas"]["Row"]["properties"].keys() == job.keys()
     assert described["paths"]["/jobs/{job_id}/api/v1/stop"]["post"]["operationId"] == "stop"
+
+
+def test_two_jobs_are_compared_without_a_value_that_may_be_secret(
+    portal: Portal, past: Past
+) -> None:
+    one, other = past.good.job_id, past.failed.job_id
+    page = portal.get(f"/compare?job={one}&job={other}").body.decode()
+    for text in (one, other, "succeeded", "failed", "env.HF_TOKEN", "(not shown)", "as by default"):
+        assert text in page, text
+    assert "of_ada" not in page
+    assert "choose from 2 to 8 jobs" in portal.get(f"/compare?job={one}&job={one}").error
+    assert portal.get("/compare").status == 400
+    assert "there is no job 'x'" in portal.get(f"/compare?job={one}&job=x").error
 
 
 def test_a_job_is_found_while_the_list_is_still_being_made(

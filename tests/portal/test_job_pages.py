@@ -54,6 +54,7 @@ def test_a_past_job_has_the_page_it_had(page: Page, portal: Portal, past: Past) 
     expect(page).to_have_title("Jobs · Howdah")
 
 
+@pytest.mark.nightly
 def test_one_address_before_and_after_a_jobs_end(
     page: Page, portal: Portal, holding: Holding
 ) -> None:
@@ -76,6 +77,7 @@ def test_one_address_before_and_after_a_jobs_end(
     expect(page.locator("#log-lines")).to_contain_text("let go")
 
 
+@pytest.mark.nightly
 def test_advice_stands_on_the_page_in_the_words_of_the_command(
     page: Page, portal: Portal, holding: Holding
 ) -> None:
@@ -102,6 +104,7 @@ def test_advice_stands_on_the_page_in_the_words_of_the_command(
     assert portal.get(f"/jobs/{job_id}/api/v1/advice").json() == everything
 
 
+@pytest.mark.nightly
 def test_a_running_job_is_stopped_from_the_list(
     page: Page, portal: Portal, holding: Holding
 ) -> None:
@@ -153,6 +156,7 @@ def test_who_runs_a_job_again_is_told_what_its_command_notes(
             shutil.rmtree(directory.path)
 
 
+@pytest.mark.nightly
 def test_an_ended_job_is_run_again_by_programs_from_its_page_and_from_the_list(
     page: Page, portal: Portal, past: Past
 ) -> None:

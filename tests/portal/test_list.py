@@ -52,6 +52,7 @@ def test_running_and_past_jobs_are_in_one_list_and_broken_folders_break_nothing(
     expect(row(page, "holds").locator(".state")).to_have_text("succeeded")
 
 
+@pytest.mark.nightly
 def test_all_works_without_javascript(plain: Page, portal: Portal) -> None:
     plain.goto(portal.login_link())
     expect(plain.locator("#jobs tbody tr")).to_have_count(5)
@@ -88,6 +89,7 @@ def test_all_works_without_javascript(plain: Page, portal: Portal) -> None:
     expect(plain.locator("#jobs")).to_contain_text("No job matches")
 
 
+@pytest.mark.nightly
 def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Portal) -> None:
     page.goto(portal.login_link())
     expect(page.locator("#jobs tbody tr")).to_have_count(5)
@@ -106,6 +108,7 @@ def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Port
     expect(page.locator("#jobs tbody tr .name > a:first-child")).to_have_text(["letters"])
 
 
+@pytest.mark.nightly
 def test_the_list_on_a_phone_in_the_dark_and_below_a_prefix(
     browser: Browser, portal: Portal
 ) -> None:

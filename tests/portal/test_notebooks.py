@@ -14,8 +14,8 @@ from howdah.portal.documents import StartedJob
 from howdah.portal.jobs import Jobs
 from howdah.portal.starting import commands
 from howdah.storage.jobdir import JobDirectory, base_folder
-from tests.browser.accessible import violations
-from tests.cli.howdah import gone, howdah, until
+from tests.cli.howdah import gone, until
+from tests.cli.inside import howdah
 from tests.portal.conftest import Portal
 
 pytestmark = pytest.mark.timeout(180)
@@ -41,6 +41,7 @@ def plain(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
+@pytest.mark.nightly
 def test_a_notebook_is_started_opened_listed_and_stopped(
     plain: Page, empty: Portal, tmp_path: Path
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_form_is_the_same_only_with_the_same_fields(
     assert started == [["--cores=1"], ["--cores=2"], ["--cores=2"]]
 
 
+@pytest.mark.nightly
 def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal) -> None:
     empty.sign_in(page)
     page.goto(f"{empty.url}/notebooks")
@@ -116,14 +118,6 @@ def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal)
     expect(button).to_have_attribute("autocomplete", "off")
     button.evaluate("button => { button.disabled = true; dispatchEvent(new Event('pageshow')) }")
     expect(button).to_be_enabled()
-
-
-def test_the_page_breaks_no_rule_of_accessibility(page: Page, empty: Portal) -> None:
-    empty.sign_in(page)
-    page.goto(f"{empty.url}/notebooks")
-    page.get_by_text("Environment and queue").click()
-    expect(page.get_by_label("Node label")).to_be_visible()
-    assert not violations(page)
 
 
 def test_what_cannot_be_started_is_said_as_the_command_says_it(

@@ -52,6 +52,7 @@ def is_free(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) != 0
 
 
+@pytest.mark.nightly
 def test_one_that_nobody_asks_is_stopped_and_begins_anew_for_the_next(copy: JobDirectory) -> None:
     async def look() -> None:
         boards = PastBoards(idle_s=0.0)
@@ -275,6 +276,7 @@ def let_in(link: str) -> str:
     return headers["Set-Cookie"].partition(";")[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
 def test_a_portal_of_ones_own_shows_those_of_ended_jobs(past: Past) -> None:
     (past.good.path / "tensorboard" / "events").touch()

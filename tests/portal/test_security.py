@@ -383,6 +383,7 @@ LISTEN = """() => new Promise((done) => {
 })"""
 
 
+@pytest.mark.nightly
 def test_a_browser_opens_a_page_that_reaches_nothing_else(
     shown: Shown, others: Shown, chromium: Browser
 ) -> None:
@@ -436,6 +437,7 @@ def test_nobody_stays_let_in_when_the_job_has_ended(shown: Shown) -> None:
     until(refused, "the portal leads there no more")
 
 
+@pytest.mark.nightly
 def test_tensorboard_of_an_ended_job_runs_as_its_owner_for_those_who_see_the_job(
     shown: Shown,
 ) -> None:

@@ -19,7 +19,8 @@ import pytest
 
 from howdah.storage.copies import local_copy
 from howdah.storage.jobdir import JobDirectory, base_folder
-from tests.cli.howdah import Run, gone, howdah, job_file, lose, newest, start, until
+from tests.cli.howdah import Run, gone, job_file, newest, start, until
+from tests.cli.inside import howdah
 from tests.portal.conftest import HOLDS
 from tests.unit.web.serving import Answer
 
@@ -261,36 +262,6 @@ def running(team: Team, tmp_path: Path) -> Iterator[tuple[Run, JobDirectory]]:
     until(lambda: directory.job_id not in team.ids("ada"), "it leaves the list")
 
 
-def test_a_job_that_was_killed_without_a_trace_is_lost_for_who_may_look(
-    team: Team, tmp_path: Path
-) -> None:
-    file = job_file(tmp_path, HOLDS, name="vanishes", acl=ACL, env={"GOAL": str(tmp_path / "goal")})
-    run = start("run", str(file))
-    run.until_line("holding on")
-    directory = newest()
-
-    def listed() -> str:
-        jobs = team.ask("vera", "/api/v1/jobs?name=vanishes").json()["jobs"]
-        return jobs[0]["state"] if jobs else ""
-
-    until(lambda: listed() == "running", "it is shown as running")
-    socket = Path(json.loads((directory.path / "node.json").read_bytes())["socket"])
-    lose(directory)
-    until(lambda: listed() == "lost", "it is shown as lost")
-    view = team.ask("vera", f"/jobs/{directory.job_id}/api/v1/job").json()
-    assert view["lost"] and "its coordinator does not answer" in view["reason"]
-    # Nobody is left to remove its socket.
-    socket.unlink(missing_ok=True)
-    run.end()
-
-    def is_removed() -> bool:  # its agents may be ending still, and remove what is theirs
-        shutil.rmtree(directory.path, ignore_errors=True)
-        return not directory.path.exists()
-
-    until(is_removed, "its directory is removed")
-    until(lambda: directory.job_id not in team.ids("ada"), "it leaves the list")
-
-
 def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
     team: Team, running: tuple[Run, JobDirectory]
 ) -> None:
@@ -349,6 +320,7 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
     assert team.ask("mo", f"{root}/api/v1/stop", method="POST").status == 409
 
 
+@pytest.mark.nightly
 def test_a_running_job_is_followed_live_as_its_readers_may_see_it(
     team: Team, running: tuple[Run, JobDirectory], tmp_path: Path
 ) -> None:
@@ -380,6 +352,7 @@ def test_a_running_job_is_followed_live_as_its_readers_may_see_it(
     )
 
 
+@pytest.mark.nightly
 def test_where_a_coordinator_lets_no_portal_look_the_page_says_so_and_shows_the_directory(
     team: Team, running: tuple[Run, JobDirectory]
 ) -> None:
@@ -469,15 +442,18 @@ def test_a_second_portal_for_the_store_and_wrong_options_are_refused_in_words(te
         (("--store", store, *trusted, "--prefix", "jobs"), "is no path"),
         (("--store", store, *trusted, "--pages-url", "https://pages.example"), "go together"),
         (("--store", store, *trusted, "--pages-port", "8081"), "go together"),
+        (("--store", store, *trusted, "--prune-older-than", "long"), "'long' is not a time"),
+        (("--store", store, *trusted, "--prune-keep-size", "much"), "'much' is no size up to 1024"),
         *(
             (("--store", store, *trusted, "--pages-url", url, "--pages-port", "0"), "of a host")
             for url in ("https://10.0.0.7", "pages.example", "https://pages.example/howdah")
         ),
     ):
         refused = howdah("portal", *arguments, code=2)
-        assert words in refused.told, refused.told
+        assert words in " ".join(refused.told.split()), refused.told
 
 
+@pytest.mark.nightly
 def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_told(
     team: Team, tmp_path: Path
 ) -> None:
@@ -511,17 +487,3 @@ def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_to
     run.signal(signal.SIGINT)
     assert run.end() == 130
     assert f"removed {ended.name} of {owner(team.open)}, " in run.told
-
-
-@pytest.mark.parametrize(
-    ("store", "option", "limit", "told"),
-    [
-        (".", "older-than", "long", "'long' is not a time"),
-        (".", "keep-size", "much", "'much' is no size up to 1024 TB"),
-    ],
-)
-def test_a_schedule_that_cannot_be_kept_is_refused(
-    store: str, option: str, limit: str, told: str
-) -> None:
-    given = ("--store", store, "--trusted-proxy", "127.0.0.1", f"--prune-{option}", limit)
-    assert told in " ".join(howdah("portal", *given, code=2).told.split())
