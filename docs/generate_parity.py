@@ -1,6 +1,6 @@
 """Writes the parity tables of docs/guides from the tests that stand for their rows.
 
-Run it after a change of tests/yarn/tony.py, tests/compat/test_tony_cases.py, tests/yarn/test_tony_*.py,
+Run it after a change of tests/yarn/tony.py, tests/compat/test_tony_cases.py, tests/yarn/test_tony.py,
 tests/spark/compat/test_tfos_*.py or tests/spark/test_examples.py; a test compares what is committed with it, and fails where a row has no
 test, or one that may be skipped or never sees the real servers.
 """
@@ -28,18 +28,17 @@ _TONY = """\
 <!-- Written by docs/generate_parity.py from tests/yarn/tony.py and the tests that stand for its rows. Change
 those. -->
 
-TonY has end-to-end tests on a mini cluster (`TestTonyE2E`). Each has its like here, on a real YARN and
-HDFS of several processes. Some of ours ask for more than TonY's: where that expects a job to fail
-because something of its own died, ours expects the job to go on.
+TonY has end-to-end tests on a mini cluster (`TestTonyE2E`). Each has its like here: those of `test_tony_cases` give
+the same options to `howdah tony` on one machine, and the others run on a real YARN and HDFS. Some of ours ask for more
+than TonY's: where that expects a job to fail because something of its own died, ours expects the job to go on.
 
-These tables are made from the tests. The build fails where a row has no test on the real cluster, and where
-a test was skipped.
+These tables are made from the tests. The build fails where a row has no test, and where a test was skipped.
 
 ## The cases that state an exit code
 
 `TestTonyE2E` has {count}. {same} end here as there with the same options given to `howdah tony`: with 0, or
-with another code than 0. Of the other {others}, each says why. `test_tony_cases` runs the options of each on one
-machine, where that can be; the others run the like on YARN.
+with another code than 0. Of the other {others}, each says why. `test_tony_cases` runs the options of each
+but one.
 
 """
 

@@ -20,8 +20,8 @@ from benchmarks.yarn.timing import Submission, Submit, notes, settle
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.leftovers import leftovers, wait_same
-from tests.hadoop.options import Gpus, Options
-from tests.hadoop.shared import Use
+from tests.hadoop.options import Options
+from tests.hadoop.shared import started
 
 _SHELL = "DistributedShell"
 _SKEIN_RUNS = 2
@@ -77,16 +77,8 @@ def _cluster(beat_ms: int) -> Iterator[Cluster]:
     folder = Path(tempfile.gettempdir()) / f"hwt-hadoop-bench-{secrets.token_hex(4)}"
     # One node: with several, a later submission may be the first one on its node, and not warm.
     # With a core for each container, and one for the master.
-    use = Use(
-        folder,
-        Options(
-            heartbeat_ms=beat_ms, node_managers=1, node_vcores=32, labels=False, gpus=Gpus.NONE
-        ),
-    )
-    try:
-        yield use.cluster
-    finally:
-        use.end()
+    with started(folder, Options(heartbeat_ms=beat_ms)) as cluster:
+        yield cluster
 
 
 class Bench:

@@ -21,19 +21,24 @@ from typing import Any
 
 import msgspec
 
-from tests.hadoop import artifacts, configuration, daemons, ports, rpc
+from tests.hadoop import artifacts, configuration, daemons, ports
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.kdc import Kdc
 from tests.hadoop.options import Options
 from tests.hadoop.polling import wait
 from tests.hadoop.rest import call
-from tests.hadoop.site import PROXY_HOST, Daemon, Kind, Site
+from tests.hadoop.site import Daemon, Kind, Site
 from tests.hosts.hosts import Hosts, inside
 
 _START_S = 180.0
 """A quiet machine takes 6 s, one with twenty processes for two cores took 45 s."""
 _STOP_S = 20.0
 _POLL_S = 0.05
+_STORY_LINES = 20
+_RM_ADMIN = "org.apache.hadoop.yarn.client.cli.RMAdminCLI"
+_HDFS_ADMIN = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
+_ACTIVE = ("-transitionToActive", "--forceactive")
+_STANDBY = "-transitionToStandby"
 _FOLDERS = """
 import sys, hdfs_native
 client = hdfs_native.Client(sys.argv[1])
@@ -73,9 +78,6 @@ class Cluster:
             options=options,
             first_port=ports.claim(folder.resolve()).start,
             user=getpass.getuser(),
-            separate_nodes=all(
-                ports.has_address(f"127.0.0.{11 + i}") for i in range(options.node_managers)
-            ),
             hosts={} if hosts is None else {host.name: host.pid for host in hosts},
             node_env=dict(node_env),
         )
@@ -123,11 +125,6 @@ class Cluster:
         return self.nn_web_of(self.active_name_node() or 1)
 
     @property
-    def proxy_web(self) -> str:
-        """``http://127.0.0.2:<port>`` of the web proxy, if there is one of its own."""
-        return f"http://{PROXY_HOST}:{self.site.proxy_port}"
-
-    @property
     def kdc(self) -> Kdc:
         """The realm, where there is one (``kerberos=True``)."""
         return Kdc(self.site.realm_dir)
@@ -169,7 +166,10 @@ class Cluster:
     def remove(self) -> None:
         """Stop it and delete its folder."""
         self.down()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        kept = self.site.logs if (self.folder / "told").exists() else None
+        for path in self.folder.iterdir() if kept else [self.folder]:
+            if path.is_dir() and path != kept:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _call(self, url: str, *arguments: Any, **more: Any) -> Any:
         """`rest.call`, from the host of the clients."""
@@ -189,7 +189,7 @@ class Cluster:
         if self.site.options.kms:
             self._wait("the Key Management Servers", self._kms_answer, deadline)
         self._wait("all nodes", self._all_nodes_run, deadline)
-        if self.site.options.labels:
+        if self.site.options.gpu_node:
             self._wait("the label of the node with GPUs", self._label, deadline)
 
     def _choose_active(self) -> None:
@@ -322,11 +322,10 @@ class Cluster:
 
     def kill(self, name: str) -> None:
         """SIGKILL, and wait for the end."""
-        self._signal(name, signal.SIGKILL)
-
-    def terminate(self, name: str) -> None:
-        """SIGTERM, and wait for the end."""
-        self._signal(name, signal.SIGTERM)
+        daemon = self.daemon(name)
+        daemons.send(self.site, daemon, signal.SIGKILL)
+        if not daemons.wait_ended(self.site, daemon, _STOP_S):
+            raise ClusterError(f"{name} did not end within {_STOP_S:.0f} s of SIGKILL")
 
     def pause(self, name: str) -> None:
         """SIGSTOP: it does not answer, and its connections stay open."""
@@ -346,12 +345,6 @@ class Cluster:
         """SIGKILL and start."""
         self.kill(name)
         self.start(name)
-
-    def _signal(self, name: str, number: signal.Signals) -> None:
-        daemon = self.daemon(name)
-        daemons.send(self.site, daemon, number)
-        if not daemons.wait_ended(self.site, daemon, _STOP_S):
-            raise ClusterError(f"{name} did not end within {_STOP_S:.0f} s of {number.name}")
 
     def active(self) -> int | None:
         """Number of the ResourceManager that serves; None while there is none."""
@@ -373,16 +366,30 @@ class Cluster:
 
         The other must be gone or stand by: nothing here keeps two from serving at once.
         """
-        rpc.become_active(self.site.resource_manager_ports(number).admin, self.site.user)
+        self._administer(_RM_ADMIN, *_ACTIVE, f"rm{number}")
 
     def fail_over(self) -> int:
         """Let the other of two ResourceManagers serve; the number of the one that does now."""
         before = self.active()
         if before is not None:
-            rpc.become_standby(self.site.resource_manager_ports(before).admin, self.site.user)
+            self._administer(_RM_ADMIN, _STANDBY, f"rm{before}")
         now = 2 if before == 1 else 1
         self.make_active(now)
         return now
+
+    def _administer(self, main: str, *words: str) -> None:
+        """Run Hadoop's own command. Raises OSError with what it says if it fails: a daemon may be starting."""
+        secure = self.site.options.kerberos
+        ticket = self.kdc.kinit("hdfs", self.site.realm_dir / "hdfs.tickets") if secure else {}
+        done = subprocess.run(
+            daemons.client(self.site, main, *words),
+            env={**os.environ, **self.env(), **ticket},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode:
+            raise OSError(f"{main} {words}: {done.stderr[-2000:]}")
 
     def active_name_node(self) -> int | None:
         """Number of the NameNode that serves; None while there is none."""
@@ -401,53 +408,23 @@ class Cluster:
 
         The other must be gone or stand by: nothing here keeps two from serving at once.
         """
-
-        def accepts() -> bool:
-            try:
-                self._change_name_node(number, rpc.become_active)
-            except ClusterError as error:
-                if "RetriableException" not in str(error):
-                    raise
-                return False  # it is being started
-            return True
-
-        wait(f"NameNode {number}", accepts)
-
-    def _change_name_node(self, number: int, change: Callable[[int, str], None]) -> None:
-        """Where Kerberos is demanded, by Hadoop's own command."""
-        if not self.site.options.kerberos:
-            change(self.site.namenode_ports(number)[0], self.site.user)
-            return
         # Without asking the other one first, which may be dead.
-        active = ("-transitionToActive", "--forceactive")
-        order = {rpc.become_active: active, rpc.become_standby: ("-transitionToStandby",)}[change]
-        ticket = self.kdc.kinit("hdfs", self.site.realm_dir / "hdfs.tickets")
-        main = "org.apache.hadoop.hdfs.tools.DFSHAAdmin"
-        done = subprocess.run(
-            daemons.client(self.site, main, *order, f"nn{number}"),
-            env={**os.environ, **self.env(), **ticket},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        if done.returncode:
-            if "Connection refused" in done.stderr:
-                raise ConnectionError(done.stderr)
-            raise ClusterError(done.stderr)
+        order = (*_ACTIVE, f"nn{number}")
+        wait(f"NameNode {number}", lambda: self._administer(_HDFS_ADMIN, *order) is None)
 
     def fail_over_hdfs(self) -> int:
         """Let the other of two NameNodes serve; the number of the one that does now."""
         before = self.active_name_node()
         if before is not None:
-            self._change_name_node(before, rpc.become_standby)
+            self._administer(_HDFS_ADMIN, _STANDBY, f"nn{before}")
         now = 2 if before == 1 else 1
         self.make_name_node_active(now)
         return now
 
     def set_read_only(self, on: bool) -> None:
         """HDFS's safe mode: reads are served, writes refused."""
-        number = self.active_name_node() or 1
-        rpc.set_safe_mode(self.site.namenode_ports(number)[0], self.site.user, on=on)
+        main = "org.apache.hadoop.hdfs.tools.DFSAdmin"
+        self._administer(main, "-safemode", "enter" if on else "leave")
 
     def set_quota(self, path: str, space: int | None) -> None:
         """Limit the bytes (of all replicas) below a folder of HDFS; None takes the limit away."""
@@ -504,6 +481,20 @@ class Cluster:
                 told = self._call(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")
                 found += (told["containers"] or {}).get("container", [])
         return found
+
+    def story(self) -> str:
+        """For the report of a test that failed: what the daemons said last, in twenty lines, and where the rest is.
+
+        The logs stay when the cluster is removed.
+        """
+        (self.folder / "told").touch()
+        each = max(1, _STORY_LINES // len(self.site.daemons))
+        told: list[str] = []
+        for daemon in self.site.daemons:
+            lines = daemons.last_lines(self.site, daemon, each).splitlines()
+            state = "" if self.is_running(daemon.name) else " (does not run)"
+            told += [f"{daemon.name}{state}: {line[:160]}" for line in lines]
+        return "\n".join([*told[:_STORY_LINES], f"logs: {self.site.logs}/*.log"])
 
     def containers_running(self) -> int:
         """Containers that the scheduler has given and not got back, those of masters included."""

@@ -8,7 +8,6 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from tests.hadoop import queues, security
-from tests.hadoop.options import Gpus, LogFormat, Placement, Scheduler
 from tests.hadoop.site import (
     HOST,
     MARKER,
@@ -30,6 +29,7 @@ GPU = "yarn.io/gpu"
 LICENCE = "example.com/licence"
 """A countable resource that every node has: `LICENCES_PER_NODE`."""
 LICENCES_PER_NODE = 4
+NODE_VCORES = 32
 
 _RM = "yarn.resourcemanager"
 _NM = "yarn.nodemanager"
@@ -46,12 +46,12 @@ log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
 
 _DISCOVERY = """\
 #!/bin/sh
-# Stands in for nvidia-smi: answers `nvidia-smi -x -q` for {count} made-up GPUs.
+# Stands in for nvidia-smi: answers `nvidia-smi -x -q` for two made-up GPUs.
 echo '<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v11.dtd">'
 echo '<nvidia_smi_log><driver_version>535.00</driver_version>'
-echo '<attached_gpus>{count}</attached_gpus>'
-i=0; while [ $i -lt {count} ]; do
-echo "<gpu id=\\"0000:0$i:00.0\\"><product_name>Stand-in</product_name>"
+echo '<attached_gpus>2</attached_gpus>'
+i=0; while [ $i -lt 2 ]; do
+echo "<gpu id=\"0000:0$i:00.0\"><product_name>Stand-in</product_name>"
 echo "<uuid>GPU-stand-in-$i</uuid><minor_number>$i</minor_number>"
 echo '<fb_memory_usage><total>16000 MiB</total><used>0 MiB</used><free>16000 MiB</free>'
 echo '</fb_memory_usage><utilization><gpu_util>0 %</gpu_util></utilization>'
@@ -86,13 +86,14 @@ def write(site: Site, classpath: str) -> None:
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
     if not site.hosts:
         site.hosts_file.write_text(_hosts(site))
-    if site.options.scheduler is Scheduler.FAIR:
+    if site.options.fair:
         _allocations_file(site).write_text(queues.allocations(site))
     _racks_file(site).write_text(_racks(site))
-    program = _discovery_folder(site) / "nvidia-smi"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(_DISCOVERY.format(count=site.options.gpus_per_node))
-    program.chmod(0o755)
+    if site.options.gpu_node:
+        program = _discovery_folder(site) / "nvidia-smi"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(_DISCOVERY)
+        program.chmod(0o755)
 
 
 def _write_zookeeper(site: Site, daemon: Daemon) -> None:
@@ -190,7 +191,7 @@ def _shared(site: Site, classpath: str) -> Files:
             **(security.yarn(site) if secure else {}),
         },
         "resource-types.xml": {
-            "yarn.resource-types": ",".join([GPU] * site.has_gpus + [LICENCE]),
+            "yarn.resource-types": ",".join([GPU] * site.options.gpu_node + [LICENCE]),
         },
     }
 
@@ -276,7 +277,8 @@ def _hdfs(site: Site) -> dict[str, str]:
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
         # A Java client that closes a file sleeps so long for its block to be reported (400 ms).
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
-        "dfs.namenode.delegation.token.always-use": _bool(site.options.hdfs_tokens),
+        # The NameNode gives delegation tokens although there is no Kerberos.
+        "dfs.namenode.delegation.token.always-use": "true",
         **_name_nodes(site),
     }
 
@@ -390,19 +392,22 @@ def _resource_manager(site: Site) -> dict[str, str]:
 
 def _yarn(site: Site, classpath: str) -> dict[str, str]:
     options = site.options
+    log_format, controller = "TFile", "tfile.LogAggregationTFileController"
+    if options.indexed_logs:
+        log_format, controller = "IFile", "ifile.LogAggregationIndexedFileController"
     found = {
         f"{_RM}.scheduler.class": (
             f"{_SERVER}.resourcemanager.scheduler.capacity.CapacityScheduler"
         ),
         # Queues can be changed through the REST API (`Cluster.configure_queues`).
         "yarn.scheduler.configuration.store.class": "memory",
-        "yarn.acl.enable": _bool(options.access_lists),
+        "yarn.acl.enable": "true",
         "yarn.admin.acl": site.user,
-        f"{_RM}.am.max-attempts": str(options.master_attempts),
+        f"{_RM}.am.max-attempts": "4",
         "yarn.scheduler.minimum-allocation-mb": "64",
         "yarn.scheduler.maximum-allocation-mb": str(options.node_memory_mib),
-        "yarn.scheduler.maximum-allocation-vcores": str(options.node_vcores),
-        f"{_RM}.placement-constraints.handler": options.placement,
+        "yarn.scheduler.maximum-allocation-vcores": str(NODE_VCORES),
+        f"{_RM}.placement-constraints.handler": "scheduler",
         # Beats and expiry.
         f"{_RM}.nodemanagers.heartbeat-interval-ms": str(options.heartbeat_ms),
         "yarn.nm.liveness-monitor.expiry-interval-ms": str(options.node_expiry_ms),
@@ -425,15 +430,15 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         # Preemption, in the queues that allow it.
         f"{_RM}.scheduler.monitor.enable": "true",
         f"{_MONITOR}.monitoring_interval": "500",
-        f"{_MONITOR}.max_wait_before_kill": str(options.preemption_wait_ms),
+        f"{_MONITOR}.max_wait_before_kill": "12000",
         f"{_MONITOR}.total_preemption_per_round": "1.0",
         f"{_MONITOR}.natural_termination_factor": "1.0",
         f"{_MONITOR}.max_ignored_over_capacity": "0.0",
         # Nodes.
         f"{_NM}.container-executor.class": f"{_SERVER}.nodemanager.DefaultContainerExecutor",
         f"{_NM}.resource.memory-mb": str(options.node_memory_mib),
-        f"{_NM}.resource.cpu-vcores": str(options.node_vcores),
-        f"{_NM}.vmem-check-enabled": _bool(options.check_virtual_memory),
+        f"{_NM}.resource.cpu-vcores": str(NODE_VCORES),
+        f"{_NM}.vmem-check-enabled": "false",
         f"{_NM}.pmem-check-enabled": "true",
         # The default, true, leaves it to control groups; without them nobody enforces anything.
         f"{_NM}.resource.memory.enforced": "false",
@@ -458,20 +463,16 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         "yarn.log-aggregation-status.time-out.ms": "600000",
         f"{_NM}.remote-app-log-dir": "/app-logs",
         f"{_NM}.remote-app-log-dir-suffix": "logs",
-        "yarn.log-aggregation.file-formats": options.log_format,
-        f"yarn.log-aggregation.file-controller.{options.log_format}.class": (
-            "org.apache.hadoop.yarn.logaggregation.filecontroller."
-            + {
-                LogFormat.TFILE: "tfile.LogAggregationTFileController",
-                LogFormat.INDEXED: "ifile.LogAggregationIndexedFileController",
-            }[options.log_format]
+        "yarn.log-aggregation.file-formats": log_format,
+        f"yarn.log-aggregation.file-controller.{log_format}.class": (
+            f"org.apache.hadoop.yarn.logaggregation.filecontroller.{controller}"
         ),
         "yarn.application.classpath": f"$HADOOP_CONF_DIR,{classpath}",
         "yarn.timeline-service.enabled": "false",
         # By default below /tmp, where two clusters that start at once remove each other's files.
         "yarn.node-attribute.fs-store.root-dir": f"file://{site.folder}/data/node-attributes",
     }
-    if options.scheduler is Scheduler.FAIR:
+    if options.fair:
         found |= {
             f"{_RM}.scheduler.class": f"{_SERVER}.resourcemanager.scheduler.fair.FairScheduler",
             "yarn.scheduler.configuration.store.class": "file",
@@ -479,16 +480,14 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
             "yarn.resource-types.memory-mb.increment-allocation": "64",
             "yarn.scheduler.fair.allocation.file": str(_allocations_file(site)),
         }
-    if options.labels:
+    if options.gpu_node:
         found |= {
             "yarn.node-labels.enabled": "true",
             "yarn.node-labels.fs-store.root-dir": f"file://{site.folder}/data/node-labels",
         }
     if options.web_proxy:
         found["yarn.web-proxy.address"] = f"{PROXY_HOST}:{site.proxy_port}"
-    if not site.separate_nodes:
-        found["yarn.scheduler.include-port-in-node-name"] = "true"
-    if options.placement is Placement.DISABLED:
+    if not options.placement_constraints:
         del found[f"{_RM}.placement-constraints.handler"]
     return found
 
@@ -507,21 +506,14 @@ def _node_manager(site: Site, daemon: Daemon) -> Files:
         f"{_NM}.log-dirs": str(data / "logs"),
         f"{_NM}.recovery.dir": str(data / "recovery"),
     }
+    if site.options.gpu_node and daemon.number == site.options.node_managers:
+        plugins = f"{_NM}.resource-plugins"
+        own |= {
+            plugins: GPU,
+            f"{plugins}.gpu.allowed-gpu-devices": "auto",
+            f"{plugins}.gpu.path-to-discovery-executables": str(_discovery_folder(site)),
+        }
     counted = {f"{_NM}.resource-type.{LICENCE}": str(LICENCES_PER_NODE)}
-    if site.is_gpu_node(daemon):
-        match site.options.gpus:
-            case Gpus.PLUGIN:
-                own |= {
-                    f"{_NM}.resource-plugins": GPU,
-                    f"{_NM}.resource-plugins.gpu.allowed-gpu-devices": "auto",
-                    f"{_NM}.resource-plugins.gpu.path-to-discovery-executables": str(
-                        _discovery_folder(site)
-                    ),
-                }
-            case Gpus.CUSTOM:
-                counted[f"{_NM}.resource-type.{GPU}"] = str(site.options.gpus_per_node)
-            case Gpus.NONE:
-                pass
     return {"yarn-site.xml": own, "node-resources.xml": counted}
 
 

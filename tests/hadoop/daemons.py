@@ -176,8 +176,9 @@ def client(site: Site, main: str, *arguments: str) -> list[str]:
     """The command of one of Hadoop's own clients, such as ``org.apache.hadoop.fs.FsShell``."""
     jars = artifacts.jars(site.options.version)
     path = ":".join([*map(str, jars), str(site.conf_dir)])
-    realm = f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}"
-    return [str(artifacts.java()), *_FLAGS, realm, "-cp", path, main, *arguments]
+    secure = site.options.kerberos
+    realm = [f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}"] if secure else []
+    return [str(artifacts.java()), *_FLAGS, *realm, "-cp", path, main, *arguments]
 
 
 def environment(site: Site, conf_dir: Path) -> dict[str, str]:
@@ -368,7 +369,8 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
         flags.append(f"-Dlog4j.configuration=file:{place}/log4j.properties")
     if site.options.kerberos:
         flags.append(f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}")
-    if daemon.kind is Kind.NODE_MANAGER and site.options.native:
+    if daemon.kind is Kind.NODE_MANAGER:
+        # As on a real site; without it a ``chmod`` is started for each file that is unpacked.
         flags.append(f"-Djava.library.path={_native(site)}")
     if _account(site, daemon):
         return flags  # the class-data archives are of another class path

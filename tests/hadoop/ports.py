@@ -37,16 +37,11 @@ def claim(folder: Path) -> range:
     raise ClusterError(f"no {_BLOCK} free ports in a row between {RANGE[0]} and {RANGE[-1]}")
 
 
-def has_address(host: str) -> bool:
-    """Is that an address of this machine?"""
-    return _is_free(0, host)
-
-
-def _is_free(port: int, host: str = "127.0.0.1") -> bool:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
         return True

@@ -59,7 +59,7 @@ def properties(site: Site) -> dict[str, str]:
         found[f"root.{queue}.maximum-capacity"] = str(at_most)
         found[f"root.{queue}.user-limit-factor"] = "100"
         found[f"root.{queue}.acl_submit_applications"] = site.user if queue == "closed" else "*"
-    if site.options.labels:
+    if site.options.gpu_node:
         label = "accessible-node-labels"
         found[f"root.{label}"] = "*"
         found[f"root.{label}.gpu.capacity"] = "100"

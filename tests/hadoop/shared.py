@@ -1,70 +1,92 @@
-"""Clusters that processes use together, and that end with their last user."""
+"""Clusters of a test run: one that its processes share, and others; none of them outlives it.
+
+Beside each cluster runs a guard (`python -m tests.hadoop.shared <folder> <process>`), which ends what a
+process that was killed has left.
+"""
 
 from __future__ import annotations
 
-import warnings
+import contextlib
+import os
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.hadoop import daemons, guard
+from tests.hadoop import artifacts, daemons
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.locks import Lock, take_current
 from tests.hadoop.options import Options
 
-
-class Use:
-    """This process's use of the cluster in a folder. The first user starts it, the last stops it."""
-
-    def __init__(self, folder: Path, options: Options) -> None:
-        """Raises ClusterError if the cluster cannot be started."""
-        self._folder = folder
-        self._door = take_current(guard.door(folder))
-        self._users = Lock(guard.users(folder))
-        try:
-            self._users.share()
-            self.cluster = self._join(options)
-        except BaseException:
-            self._users.close()  # and the guard, if there is one, tidies up
-            raise
-        finally:
-            self._door.release()
-
-    def _join(self, options: Options) -> Cluster:
-        if (self._folder / "up").exists():
-            return Cluster.open(self._folder)
-        guard.begin(self._folder)
-        cluster = Cluster.create(self._folder, options)
-        cluster.up()
-        (self._folder / "up").touch()
-        return cluster
-
-    def end(self) -> None:
-        """Stop using it."""
-        self._door.take()
-        try:
-            if self._users.try_take():
-                self.cluster.remove()
-                guard.forget(self._folder)
-        finally:
-            self._users.close()
-            self._door.close()
+_ROOT = Path(__file__).resolve().parents[2]
+_PREFIX = "hwt-hadoop-"
 
 
-def mend(cluster: Cluster) -> None:
-    """Start what has died of a shared cluster: one test's fault is not to fail all that come later.
+def folder_of(run: str, name: str) -> Path:
+    """Where that cluster of a run is. ``run`` begins with the process that the run ends with."""
+    # Containers' paths are long as it is: not below pytest's own folder.
+    return Path(tempfile.gettempdir()) / f"{_PREFIX}{run}-{name}"
 
-    Raises ClusterError if it cannot be started.
-    """
-    site = cluster.site
-    if all(cluster.is_running(each.name) for each in site.daemons):
-        return
-    door = take_current(guard.door(cluster.folder))
+
+def join(folder: Path, options: Options) -> Cluster:
+    """The cluster there, which the first process to come starts. Raises ClusterError."""
+    up = folder.with_suffix(".up")
+    with artifacts.locked(folder.with_suffix(".lock")):
+        if not up.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # the start of another process failed
+            _guard(folder, int(folder.name.removeprefix(_PREFIX).partition("-")[0]))
+            Cluster.create(folder, options).up()
+            up.touch()
+    return Cluster.open(folder)
+
+
+def end_all(run: str) -> None:
+    """End the clusters of a run that are left."""
+    for site in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{run}-*/site.json"):
+        Cluster.open(site.parent).remove()
+    for file in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{run}-*.*"):
+        file.unlink()
+
+
+@contextlib.contextmanager
+def started(folder: Path, options: Options) -> Iterator[Cluster]:
+    """A cluster of one's own. Raises ClusterError if it cannot be started."""
+    guard = _guard(folder, os.getpid())
     try:
-        dead = [each for each in site.daemons if not cluster.is_running(each.name)]
-        for daemon in dead:
-            story = daemons.last_lines(site, daemon)
-            warnings.warn(f"{daemon.name} was dead; its log ends with:\n{story}", stacklevel=2)
-            cluster.start(daemon.name)
-        if dead:
-            cluster.wait_ready()
+        cluster = Cluster.create(folder, options)
+        cluster.up()
+        yield cluster
+        cluster.remove()
     finally:
-        door.close()
+        guard.kill()
+        guard.wait()
+        _end(folder)
+
+
+def _guard(folder: Path, process: int) -> subprocess.Popen[bytes]:
+    """A session of its own, so that an interrupt of the test run does not reach it."""
+    guard = subprocess.Popen(
+        [sys.executable, "-m", "tests.hadoop.shared", str(folder), str(process)],
+        cwd=_ROOT,
+        env={name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    guard.returncode = 0 if process != os.getpid() else None  # it may outlive this process
+    return guard
+
+
+def _end(folder: Path) -> None:
+    if daemons.marked(folder):
+        daemons.kill_marked(folder)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(ProcessLookupError):
+        select.select([os.pidfd_open(int(sys.argv[2]))], [], [])
+    _end(Path(sys.argv[1]))

@@ -80,8 +80,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     first_port: int
     user: str
     """Who the daemons run as: superuser of HDFS and administrator of YARN."""
-    separate_nodes: bool
-    """Has each node an address of its own? On macOS there is only 127.0.0.1 by default."""
     hosts: dict[str, int] = {}
     """Hosts apart (`tests.hosts`) and the first process of each: ``head``, ``node1``, … and
     ``client``. None: all on this machine."""
@@ -144,14 +142,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         return self.resource_managers > 1
 
     @property
-    def has_gpus(self) -> bool:
-        return self.options.gpus != "none"
-
-    def is_gpu_node(self, daemon: Daemon) -> bool:
-        """Is it the node with the label and the GPUs: the last one?"""
-        return daemon.kind is Kind.NODE_MANAGER and daemon.number == self.options.node_managers
-
-    @property
     def head(self) -> str:
         """Host of the servers that there is one of."""
         return "head" if self.hosts else HOST
@@ -164,11 +154,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         """Address of a node: 127.0.0.11, .12, …, or its name, where it is a host apart."""
         if self.hosts:
             return f"node{number}"
-        return f"127.0.0.{10 + number}" if self.separate_nodes else HOST
+        return f"127.0.0.{10 + number}"
 
     def rack(self, number: int) -> str:
         """Rack of a node: ``/rack1`` for the first, ``/rack2`` for the others."""
-        return "/rack1" if number == 1 or not self.separate_nodes else "/rack2"
+        return "/rack1" if number == 1 else "/rack2"
 
     @property
     def hosts_file(self) -> Path:
@@ -227,7 +217,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     def resource_manager_host(self, number: int) -> str:
         """Address of a ResourceManager."""
-        if number == 2 and self.options.kerberos and self.separate_nodes:
+        if number == 2 and self.options.kerberos:
             return STANDBY_HOST
         return self.head
 

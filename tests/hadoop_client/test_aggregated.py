@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from howdah.hadoop.aggregated import AggregatedLogs, LogFormatError, javaserial
 from howdah.hadoop.configuration import Configuration
@@ -20,7 +17,6 @@ from tests.hadoop_client.logfiles import (
     aggregated,
     check,
     read_all,
-    read_damaged,
     sample,
 )
 from tests.hadoop_client.webhdfs import WebHdfs
@@ -86,14 +82,6 @@ def test_a_truncated_file_is_an_error_that_names_it(samples: dict[str, bytes]) -
             read_all({path: data[:size]})
 
 
-def test_a_damaged_file_is_read_or_refused_in_our_words(
-    samples: dict[str, bytes], chance: random.Random
-) -> None:
-    ((path, data),) = samples.items()
-    for _ in range(100):
-        read_damaged(path, data, chance)
-
-
 JAVA = bytes.fromhex("aced0005")
 # Written by Java's ObjectOutputStream: a HashMap with an ArrayList of an Integer, a null, a text
 # twice (the second time a reference), a long[] and an enum's value.
@@ -117,23 +105,6 @@ def test_javas_objects_are_read() -> None:
     number, nothing, text, again, array, constant = value.elements()
     assert (number.class_name, number.fields) == ("java.lang.Integer", {"value": 7})
     assert (nothing, text, again, array, constant) == (None, "text", "text", [1, -2], "DAYS")
-
-
-@given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
-def test_damaged_objects_are_read_or_refused_in_our_words(at: int, byte: int) -> None:
-    try:
-        javaserial.loads(SAMPLE[:at] + bytes([byte]) + SAMPLE[at + 1 :])
-    except LogFormatError:
-        pass
-
-
-@given(st.binary(max_size=200))
-def test_other_bytes_than_javas_are_refused_in_our_words(data: bytes) -> None:
-    for noise in (data, JAVA + data):
-        try:
-            javaserial.loads(noise)
-        except LogFormatError:
-            pass
 
 
 def test_nesting_without_end_is_refused() -> None:

@@ -50,22 +50,6 @@ def test_what_is_written_is_read_back(given: Credentials, format: Format) -> Non
     assert Credentials.read(given.to_bytes(format)) == given
 
 
-@given(st.binary(max_size=200), st.sampled_from([b"", b"HDTS\0", b"HDTS\1", b"HDTS\2"]))
-def test_other_bytes_are_refused_in_our_words(data: bytes, start: bytes) -> None:
-    try:
-        Credentials.read(start + data)
-    except CredentialsError:
-        pass
-
-
-@given(credentials, st.data())
-def test_a_truncated_file_is_refused(given: Credentials, data: st.DataObject) -> None:
-    whole = given.to_bytes(Format.WRITABLE)
-    cut = data.draw(st.integers(0, len(whole) - 1))
-    with pytest.raises(CredentialsError):
-        Credentials.read(whole[:cut])
-
-
 @given(st.text(max_size=40))
 def test_other_url_texts_are_refused_in_our_words(text: str) -> None:
     try:

@@ -22,14 +22,6 @@ def test_frames_come_out_however_the_bytes_were_cut(bodies: list[bytes], step: i
     assert reader.pending == 0
 
 
-@given(st.binary(max_size=100))
-def test_any_bytes_are_a_response_or_an_error_of_ours(data: bytes) -> None:
-    try:
-        frames.parse_response(data)
-    except ProtocolError:
-        pass
-
-
 @given(st.integers(0, 2**32 - 1))
 def test_lengths_survive(value: int) -> None:
     data = frames.varint(value)

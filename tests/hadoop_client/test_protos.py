@@ -120,7 +120,14 @@ def _flat(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", ["3.3.6", "3.4.3", "3.5.0"])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param("3.3.6", marks=pytest.mark.nightly),
+        "3.4.3",
+        pytest.param("3.5.0", marks=pytest.mark.nightly),
+    ],
+)
 def test_fields_and_values_have_the_numbers_and_types_of_the_real_servers(version: str) -> None:
     messages: dict[str, descriptor_pb2.DescriptorProto] = {}
     enums: dict[str, descriptor_pb2.EnumDescriptorProto] = {}

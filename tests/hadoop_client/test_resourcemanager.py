@@ -13,7 +13,7 @@ from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
 from howdah.hadoop.security.credentials import RM_TOKEN, Credentials
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.configuration import GPU, LICENCE
+from tests.hadoop.configuration import LICENCE
 from tests.hadoop_client.masters import state, until
 
 
@@ -35,29 +35,29 @@ async def submit(
     return new.id
 
 
-async def test_nodes_queues_labels_and_resource_types_are_told(
+async def test_nodes_queues_and_resource_types_are_told(
     hadoop: Cluster, configuration: Configuration, user: str
 ) -> None:
     async with ResourceManager(configuration, user) as rm:
         metrics = await rm.cluster_metrics()
-        assert metrics.num_active_nms == 3
+        assert metrics.num_active_nms == 1
         nodes = await rm.nodes()
         assert {f"{node.nodeId.host}:{node.nodeId.port}" for node in nodes} == {
             node["id"] for node in hadoop.nodes()
         }
-        assert sum(Resource.from_proto(node.capability).get(GPU) for node in nodes) == 2
+        assert [Resource.from_proto(node.capability).get(LICENCE) for node in nodes] == [4]
         assert await rm.nodes(["LOST"]) == []
         root = await rm.queue(recursive=True)
         assert root is not None
         names = {child.queueName.rpartition(".")[2] for child in root.childQueues}
         assert names >= {"default", "gpu", "small", "pair"}
         assert "SUBMIT_APPLICATIONS" in (await rm.queue_user_acls())["root.default"]
-        assert await rm.node_labels() == {"gpu": True}
+        assert await rm.node_labels() == {}
         types = {each.name for each in await rm.resource_types()}
-        assert types == {"memory-mb", "vcores", GPU, LICENCE}
+        assert types == {"memory-mb", "vcores", LICENCE}
         maximum = (await rm.new_application()).maximum
-        assert maximum.get(GPU) == 2
-        assert maximum.memory_mb == 6144
+        assert maximum.get(LICENCE) == 4
+        assert maximum.memory_mb == 12_288
         assert await rm.queue("nosuch") is None
 
 

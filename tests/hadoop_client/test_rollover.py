@@ -11,6 +11,8 @@ from howdah.hadoop.configuration import Configuration
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop_client.masters import master
 
+pytestmark = pytest.mark.nightly
+
 
 @pytest.mark.timeout(400)
 async def test_a_master_goes_on_with_new_tokens_after_a_roll_over(
@@ -18,8 +20,6 @@ async def test_a_master_goes_on_with_new_tokens_after_a_roll_over(
 ) -> None:
     cluster = hadoop_cluster(
         node_managers=1,
-        gpus="none",
-        labels=False,
         # Keys may not be replaced sooner than three times these.
         node_expiry_ms=10_000,
         master_expiry_ms=10_000,

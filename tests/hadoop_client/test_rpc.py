@@ -8,8 +8,6 @@ import struct
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from howdah.hadoop import errors, frames
 from howdah.hadoop.address import Address
@@ -412,15 +410,3 @@ async def test_a_server_without_proof_is_refused_where_proof_is_demanded() -> No
             with pytest.raises(errors.AuthenticationError, match="demands authentication"):
                 await ask(rpc)
         assert not server.requests
-
-
-@given(st.binary(max_size=400))
-def test_whatever_a_server_sends_becomes_an_error_of_ours(noise: bytes) -> None:
-    async def call() -> None:
-        async with StandIn(lambda r: noise or None) as server:
-            policy = RetryPolicy(0.3, try_timeout_s=0.1, first_delay_s=0.01)
-            async with client(server.address, retry=policy, max_response_bytes=1000) as rpc:
-                with pytest.raises(errors.HadoopError):
-                    await ask(rpc, idempotent=False)
-
-    asyncio.run(call())

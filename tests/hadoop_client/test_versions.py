@@ -22,7 +22,6 @@ from howdah.hadoop.security.credentials import Token
 from howdah.hadoop.security.digest import DigestLayer
 from howdah.hadoop.security.identity import Identity
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import LogFormat
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop_client.logfiles import aggregated, check, read_damaged, sample
 from tests.hadoop_client.masters import master
@@ -36,20 +35,18 @@ USER = "alice"
 @pytest.fixture(
     scope="module",
     params=[
-        ("3.3.6", "integrity", LogFormat.INDEXED, "none"),
-        ("3.5.0", "privacy", LogFormat.TFILE, "gz"),
-        ("3.4.3", "authentication,privacy", LogFormat.INDEXED, "gz"),
+        ("3.3.6", "integrity", True, "none"),
+        ("3.5.0", "privacy", False, "gz"),
+        ("3.4.3", "authentication,privacy", True, "gz"),
     ],
-    ids="-".join,
+    ids=lambda each: "-".join(map(str, each)),
 )
 def protected(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
-    version, protection, log_format, compression = request.param
+    version, protection, indexed, compression = request.param
     return hadoop_module_cluster(
         version=version,
         node_managers=1,
-        gpus="none",
-        labels=False,
-        log_format=log_format,
+        indexed_logs=indexed,
         properties={
             "hadoop.rpc.protection": protection,
             "yarn.nodemanager.log-aggregation.compression-type": compression,
@@ -155,7 +152,7 @@ async def test_aggregated_logs_are_read_in_both_formats_compressed_or_not(
     app = await aggregated(configuration, user, attempts=1)
     found = check(AggregatedLogs(configuration, files), app, user, attempts=1)
     modified = [log.modified for log in found]
-    assert all(modified) == (protected.site.options.log_format is LogFormat.INDEXED)
+    assert all(modified) == (protected.site.options.indexed_logs)
     assert any(modified) == all(modified)
     ((path, data),) = sample(configuration, files, app, user).items()
     for _ in range(50):

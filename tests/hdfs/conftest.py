@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from howdah.core.messages import Task
+from howdah.storage.checkpoints.versions import CheckpointSpec
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 
@@ -15,7 +18,7 @@ from tests.hadoop.cluster import Cluster
 def url(hadoop: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An empty folder of the shared cluster."""
     monkeypatch.setenv("HADOOP_CONF_DIR", str(hadoop.conf_dir))
-    yield from folder(hadoop)
+    yield from folder_on(hadoop)
 
 
 @pytest.fixture
@@ -23,7 +26,24 @@ def hdfs(url: str) -> Hdfs:
     return Hdfs(url)
 
 
-def folder(cluster: Cluster) -> Iterator[str]:
+@pytest.fixture
+def place(url: str) -> str:
+    return f"{url}/store"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "work" / "checkpoints"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def spec(folder: Path, place: str) -> CheckpointSpec:
+    return CheckpointSpec(folder=str(folder), store=place, task=Task("worker", 0))
+
+
+def folder_on(cluster: Cluster) -> Iterator[str]:
     """A folder of one's own on that cluster, removed afterwards."""
     place = f"{cluster.default_fs}/tmp/howdah-{secrets.token_hex(4)}"
     hdfs = Hdfs(place, conf_dir=str(cluster.conf_dir))

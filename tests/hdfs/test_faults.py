@@ -17,13 +17,14 @@ from howdah.storage.hdfs import calls as hdfs_calls
 from howdah.storage.hdfs.errors import HdfsQuotaExceeded, HdfsSafeMode, NoNameNode
 from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Journal
+from tests.conformance.harness import eventually
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
-from tests.hdfs.conftest import folder
+from tests.hdfs.conftest import folder_on
 from tests.hdfs.test_replica import brought, write
 from tests.yarn.runner import make_whole
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]
 
 
 @pytest.fixture(scope="module")
@@ -34,87 +35,73 @@ def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
 @pytest.fixture
 def own_url(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf_dir))
-    for place in folder(cluster):
+    for place in folder_on(cluster):
         yield place
         # A test that failed half-way is not to fail those that come after it.
         make_whole(cluster)
         cluster.set_read_only(False)
 
 
-def waits(
-    url: str, local: Path, harm: Callable[[], None], repair: Callable[[], None], words: str
-) -> HdfsJournal:
-    """Entries written around a fault: the journal waits meanwhile, and loses nothing."""
-    copy = HdfsJournal(url)
+@pytest.mark.parametrize(
+    ("harm", "repair", "words"),
+    [
+        pytest.param(
+            lambda cluster: cluster.kill("namenode"),
+            lambda cluster: cluster.start("namenode"),
+            "no active NameNode",
+            id="a NameNode that restarts",
+        ),
+        pytest.param(
+            lambda cluster: cluster.kill("datanode"),
+            lambda cluster: cluster.start("datanode"),
+            "",
+            id="a DataNode that restarts",
+        ),
+        pytest.param(
+            lambda cluster: cluster.set_read_only(True),
+            lambda cluster: cluster.set_read_only(False),
+            "safe mode",
+            id="a NameNode that takes no changes",
+        ),
+    ],
+)
+def test_the_journal_waits_and_loses_nothing(
+    own_url: str,
+    cluster: Cluster,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    harm: Callable[[Cluster], None],
+    repair: Callable[[Cluster], None],
+    words: str,
+) -> None:
+    # `hdfs_native` may not notice that the DataNode is gone: then only our own limit ends the call.
+    monkeypatch.setattr(hdfs_calls, "ANSWER_S", 20.0)
+    copy = HdfsJournal(own_url)
+    local = tmp_path / "master"
     local.mkdir()
 
     async def run() -> None:
         writer = Journal.open(local, replica=copy)
         try:
-            await under(writer)
+            await write(writer, 5)
+            await asyncio.to_thread(harm, cluster)
+            writer.append_event(1.0, StopRequested(by="in the storm"))
+            commit = asyncio.create_task(writer.commit())
+            await eventually(lambda: bool(copy.trouble), "it waits", 2 * hdfs_calls.ANSWER_S)
+            assert words in copy.trouble
+            assert not commit.done()
+            await asyncio.to_thread(repair, cluster)
+            async with asyncio.timeout(90):
+                await commit
+            assert copy.trouble == ""
+            await write(writer, 5)
         finally:
             await writer.close()
 
-    async def under(writer: Journal) -> None:
-        await write(writer, 5)
-        await asyncio.to_thread(harm)
-        writer.append_event(1.0, StopRequested(by="in the storm"))
-        commit = asyncio.create_task(writer.commit())
-        deadline = time.monotonic() + 2 * hdfs_calls.ANSWER_S
-        while not copy.trouble:
-            assert not commit.done() and time.monotonic() < deadline, (commit, copy.trouble)
-            await asyncio.sleep(0.02)
-        assert words in copy.trouble
-        assert not commit.done()
-        await asyncio.to_thread(repair)
-        async with asyncio.timeout(90):
-            await commit
-        assert copy.trouble == ""
-        await write(writer, 5)
-
     asyncio.run(run())
-    entries = brought(url, local.with_name("reader"), nobody_writes=True)
+    entries = brought(own_url, tmp_path / "reader", nobody_writes=True)
     assert entries == list(journal.read(local))
     assert [entry.seq for entry in entries] == list(range(1, 12))
-    return copy
-
-
-def test_the_journal_waits_for_a_namenode_that_restarts(
-    own_url: str, cluster: Cluster, tmp_path: Path
-) -> None:
-    waits(
-        own_url,
-        tmp_path / "master",
-        lambda: cluster.kill("namenode"),
-        lambda: cluster.start("namenode"),
-        "no active NameNode",
-    )
-
-
-def test_the_journal_goes_on_when_a_datanode_restarts(
-    own_url: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # `hdfs_native` may not notice that the DataNode is gone: then only our own limit ends the call.
-    monkeypatch.setattr(hdfs_calls, "ANSWER_S", 20.0)
-    waits(
-        own_url,
-        tmp_path / "master",
-        lambda: cluster.kill("datanode"),
-        lambda: cluster.start("datanode"),
-        "",
-    )
-
-
-def test_the_journal_waits_while_hdfs_is_read_only(
-    own_url: str, cluster: Cluster, tmp_path: Path
-) -> None:
-    waits(
-        own_url,
-        tmp_path / "master",
-        lambda: cluster.set_read_only(True),
-        lambda: cluster.set_read_only(False),
-        "safe mode",
-    )
 
 
 def test_the_journal_waits_for_room(own_url: str, cluster: Cluster, tmp_path: Path) -> None:

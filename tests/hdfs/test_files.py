@@ -166,10 +166,11 @@ def test_a_process_that_ends_at_once_ends_well(url: str) -> None:
         "hdfs = Hdfs(sys.argv[1])\n"
         "for n in range(3): hdfs.write_new(f'{sys.argv[1]}/{sys.argv[2]}-{n}', b'x')\n"
     )
-    for number in range(5):
+    for number in range(3):
         subprocess.run([sys.executable, "-c", program, url, str(number)], check=True)
 
 
+@pytest.mark.nightly
 def test_many_small_files_take_little_time(url: str, hdfs: Hdfs, tmp_path: Path) -> None:
     """`hdfs_native` would sleep for half a second at most of them. The best of some runs counts."""
     import time

@@ -1,19 +1,15 @@
-"""The tests of checkpoints, with their store on HDFS; and what only HDFS can get wrong."""
+"""Checkpoints and outputs on HDFS: what only HDFS can get wrong."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from howdah.agent.launch import HERE
-from howdah.core.messages import Task
 from howdah.spark import ParquetFeed
 from howdah.storage import outputs
 from howdah.storage.checkpoints.restoring import restore
@@ -27,38 +23,7 @@ from howdah.storage.stores.destinations import open_destination
 from howdah.storage.stores.write_probe import try_to_write
 from howdah.wire.messages import Mirror, Shutdown
 from tests.agent.rig import Rig, python, until
-from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
-
-
-@pytest.fixture
-def place(url: str) -> str:
-    return f"{url}/store"
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "work" / "checkpoints"
-    path.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
-def spec(folder: Path, place: str) -> CheckpointSpec:
-    return CheckpointSpec(folder=str(folder), store=place, task=Task("worker", 0))
-
-
-def _of_any_store(module: ModuleType) -> dict[str, Any]:
-    """The module's tests that take the fixture ``spec``, and so run on any store."""
-    return {
-        name: test
-        for name, test in vars(module).items()
-        if name.startswith("test_") and "spec" in inspect.signature(test).parameters
-    }
-
-
-globals().update(_of_any_store(test_checkpoints))
-globals().update(_of_any_store(test_checkpoint_choice))
 
 
 def test_an_hdfs_url_is_a_store_of_its_own(place: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from howdah.client.sync import Background
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus, Options
-from tests.hosts.hosts import ROOT, Host, Hosts
+from tests.hadoop.options import Options
+from tests.hosts.hosts import ROOT, Host, Hosts, python_folder
 from tests.yarn.runner import Yarn
 
 NODES = 3
@@ -40,7 +40,7 @@ def folder() -> Path:
 
 def python_folders() -> list[Path]:
     """What nodes do not have: this repository, and the Python that the tests run in."""
-    python = Path(os.__file__).resolve().parents[2]
+    python = python_folder()
     return [ROOT, *([python] if python != Path("/usr") else [])]
 
 
@@ -61,7 +61,7 @@ def hadoop_over_hosts(*, two_networks: bool = False, own_clocks: bool = False) -
     hidden = dict.fromkeys(nodes, python_folders())
     names = ["head", *nodes, "client"]
     with Hosts(folder(), names, hidden=hidden, two_networks=two_networks) as hosts:
-        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE, node_expiry_ms=20_000)
+        options = Options(node_managers=NODES, node_memory_mib=6144, node_expiry_ms=20_000)
         node_env = hosts.with_own_clock() if own_clocks else {}
         cluster = Cluster.create(hosts.folder, options, hosts, node_env)
         try:

@@ -30,6 +30,8 @@ from typing import TypeVar
 
 import psutil
 
+from tests.hadoop import artifacts
+
 T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,17 +55,25 @@ hostname "$NAME"
 for place in tmp data; do mkdir -p "$FOLDER/hosts/$NAME/$place"; done
 chmod 1777 "$FOLDER/hosts/$NAME/tmp"
 mount --bind "$FOLDER/hosts/$NAME/data" "$FOLDER/data"
-# A checkout below /tmp stays where it is.
-case "$ROOT" in /tmp/*) mkdir -p "$FOLDER/root"; mount --bind "$ROOT" "$FOLDER/root";; esac
+IFS='
+'
+# What the host's own folders would cover of what it needs is put back over them.
+n=0
+for shown in $SHOWN; do
+n=$((n+1)); mkdir -p "$FOLDER/shown/$n"; mount --bind "$shown" "$FOLDER/shown/$n"
+done
 mount --bind "$FOLDER/hosts/$NAME/tmp" /tmp
-case "$ROOT" in /tmp/*) mkdir -p "$ROOT"; mount --move "$FOLDER/root" "$ROOT";; esac
+for hidden in $HIDDEN; do [ ! -e "$hidden" ] || mount -t tmpfs -o size=1m tmpfs "$hidden"; done
+n=0
+for shown in $SHOWN; do
+n=$((n+1)); mkdir -p "$shown"; mount --move "$FOLDER/shown/$n" "$shown"
+done
 # The other hosts' files are nobody's business.
 mount -t tmpfs -o size=1m tmpfs "$FOLDER/hosts"
 mount -t tmpfs -o size=1g tmpfs /dev/shm
 mount -t tmpfs -o size=16m tmpfs /run
 mount --bind "$FOLDER/etc-hosts" /etc/hosts
 mount -t sysfs sysfs /sys
-for hidden in $HIDDEN; do [ ! -e "$hidden" ] || mount -t tmpfs -o size=1m tmpfs "$hidden"; done
 echo ready
 exec cat > /dev/null
 """
@@ -339,8 +349,10 @@ class Hosts:
             {
                 "NAME": name,
                 "FOLDER": str(self.folder),
-                "ROOT": str(ROOT),
-                "HIDDEN": " ".join(str(path) for path in hidden),
+                "HIDDEN": "\n".join(map(str, hidden)),
+                "SHOWN": "\n".join(
+                    map(str, _covered([path for path in needed() if path not in hidden], hidden))
+                ),
             },
         )
         host = self._hosts[name] = Host(self, name, number, init)
@@ -371,6 +383,25 @@ class Hosts:
         if init.stdout.readline() != "ready\n":
             raise HostsError("a host could not be made; what it said stands above")
         return init
+
+
+def python_folder() -> Path:
+    """Of the Python that the tests' environment was made with."""
+    return Path(os.__file__).resolve().parents[2]
+
+
+def needed() -> list[Path]:
+    """What hosts have of this machine wherever it is: this repository, its Python, Java and Hadoop's jars."""
+    cache = artifacts.cache()
+    return [ROOT, python_folder(), artifacts.java_home(), *{cache, cache.resolve()}]
+
+
+def _covered(paths: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:
+    """Those of them that are below a folder which a host has of its own, or has not."""
+    covers = [Path("/tmp"), *hidden]
+    found = [path for path in paths if any(path.is_relative_to(each) for each in covers)]
+    # Outer ones first.
+    return sorted(found)
 
 
 def inside(pid: int, names: Path, function: Callable[[], T]) -> T:

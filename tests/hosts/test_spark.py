@@ -18,7 +18,7 @@ from tests.spark.programs import Program
 from tests.spark.servers import Server
 from tests.spark.versions import environment, settings
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.nightly]
 
 WORKERS = 3
 SHORT_S = 5.0

@@ -12,7 +12,7 @@ from tests.hosts.hosts import SECOND_NETWORK, Hosts
 from tests.hosts.training import LONG_S, Training
 from tests.yarn.runner import Yarn
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.nightly]
 
 JOBS = range(21_000, 21_040)
 NETWORK = f"""

@@ -14,7 +14,7 @@ from tests.hosts.training import LONG_S, Training, alone
 from tests.processes import name, runs
 from tests.yarn.runner import Yarn, until
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 
 SHORT_S = 5.0
 AWAY_S = 40.0

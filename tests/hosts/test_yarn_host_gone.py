@@ -11,7 +11,7 @@ from tests.hosts.hosts import Hosts
 from tests.hosts.training import alone
 from tests.yarn.runner import Yarn
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 
 
 @pytest.fixture

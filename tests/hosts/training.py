@@ -163,6 +163,7 @@ class Training:
         self.goal = yarn.folder / f"goal-{number}"
         text = f"""
 command = "python3 train.py"
+attempts = 100
 env = {{ LEDGER = "{self.ledger.folder}", GOAL = "{self.goal}", BULK = "{bulk}" }}
 [checkpoint]
 settle = "200ms"

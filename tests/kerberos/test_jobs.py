@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.hadoop import artifacts, daemons
+from tests.hadoop import artifacts
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.site import OTHER_NAME
 from tests.kerberos import toy
@@ -59,8 +57,8 @@ def finished(person: Person) -> dict[str, str]:
 def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
-    """A job trains in two containers and keeps its checkpoints on HDFS, all of it as its submitter, whose
-    account here has another name."""
+    """A job trains in two containers and keeps its logs and checkpoints on HDFS, all of it as its submitter,
+    whose account here has another name."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     alice.write(job=JOB, program=TRAINS)
     done = alice.run()
@@ -75,10 +73,13 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert "/user/ally/" in url
     listed = alice.howdah("status", alice.job().job_id)
     assert "succeeded" in listed.stdout, listed
-    assert alice.files(f"{url}/checkpoints"), "nothing was saved"
-    assert {owner for owner, _ in alice.files(url).values()} == {"ally"}
+    files = alice.files(url)
+    assert {owner for owner, _ in files.values()} == {"ally"}
+    for name in ("weight.txt", "logs/worker-0/1.log", "logs/worker-1/1.log"):
+        assert any(path.endswith(name) for path in files), name
 
 
+@pytest.mark.nightly
 def test_a_job_has_a_token_for_each_file_system_that_it_writes(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ store = "{other}/results"
     assert any(each.endswith("loss.txt") for each in alice.files(f"{folder}/results"))
 
 
+@pytest.mark.nightly
 def test_tokens_that_a_plug_in_gets_reach_the_programs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
@@ -124,65 +126,7 @@ def test_tokens_that_a_plug_in_gets_reach_the_programs(
     assert "tokens of toy: got by toy_tokens:tokens" in alice.howdah("doctor").stdout
 
 
-@pytest.mark.timeout(600)
-def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
-    """A program reads a file of an encryption zone with Hadoop's own client, by the token that the job has of
-    the Key Management Server which the NameNode names. A job that would keep its own files, checkpoints or outputs
-    in the zone is refused at once."""
-    site = hadoop_kerberos.site
-    admin = Person.with_ticket(hadoop_kerberos, tmp_path / "admin", "hdfs")
-
-    def hadoop(main: str, *words: str) -> None:
-        command = daemons.client(site, f"org.apache.hadoop.{main}", *words)
-        subprocess.run(command, env={**os.environ, **admin.env}, timeout=120, check=True)
-
-    words = tmp_path / "words.txt"
-    words.write_text("words that are locked up")
-    hadoop("crypto.key.KeyShell", "create", "lock")
-    hadoop("fs.FsShell", "-mkdir", "/zone")
-    hadoop("hdfs.tools.CryptoAdmin", "-createZone", "-keyName", "lock", "-path", "/zone")
-    hadoop("fs.FsShell", "-put", str(words), "/zone/words.txt")
-    hadoop("fs.FsShell", "-chmod", "777", "/zone")
-
-    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
-    alice.configure(core={"hadoop.security.key.provider.path": ""})
-    reads = daemons.client(site, "org.apache.hadoop.fs.FsShell", "-cat", "/zone/words.txt")
-    job = JOB.replace('"python3 program.py"', json.dumps(reads))
-    alice.write(job=job.replace('"256m"', '"512m"'))  # for a program in Java
-    done = alice.run()
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("words that are locked up") == 2
-
-    alice.write(job='store = "hdfs:///zone/not/there/yet"\n' + job)
-    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
-    assert done.returncode != 0
-    assert (
-        "/zone/not/there/yet/ally, which is in the encryption zone /zone: on a cluster"
-        in done.stderr
-    )
-    assert "Name a folder outside of any zone with `store`" in done.stderr
-    assert "submitted" not in done.stderr
-    for key, table in (
-        ("checkpoint.store", '[checkpoint]\nstore = "hdfs:///zone"'),
-        ("outputs.store", '[outputs]\nfolders = ["results"]\nstore = "hdfs:///zone"'),
-    ):
-        alice.write(job=job.partition("[checkpoint]")[0] + table)
-        done = alice.howdah("submit", "--backend", "yarn", "job.toml")
-        assert done.returncode != 0
-        assert f"{key} is {site.default_fs}/zone, which is in the encryption" in done.stderr
-        assert "submitted" not in done.stderr
-
-    alice.configure(
-        core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"},
-        hdfs={"dfs.client.ignore.namenode.default.kms.uri": "true"},
-    )
-    alice.write(job=JOB.replace("python3 program.py", "true"))
-    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
-    assert done.returncode == 0, done.stderr
-    assert "programs can't read encryption zones" in done.stderr
-    assert "the KMS http://localhost:1/kms/v1/ can't be reached" in done.stderr
-
-
+@pytest.mark.nightly
 def test_logs_that_only_yarn_has_are_read(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
     """`howdah logs` of a job that has ended, on another machine and where the job's own logs are gone: it reads those
     that YARN has aggregated, all under `privacy`."""
@@ -235,6 +179,7 @@ WHO = {ticket: "ally", keytab: "ally", token_file: "ally", proxy_user: "bob"}
 """Each with the name that the cluster knows them by."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("protection", PROTECTIONS)
 @pytest.mark.parametrize("who", WHO)
 def test_a_job_trains_under_each_protection_whatever_says_who_submits(

@@ -15,10 +15,11 @@ import pytest
 
 from tests.hadoop import daemons
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
+
+pytestmark = pytest.mark.nightly
 
 JOB = """
 name = "locked"
@@ -31,11 +32,28 @@ memory = "256m"
 
 
 @pytest.fixture(scope="module")
-def two(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
-    """Two servers, one of which stands first in the name, with the same keys; each takes the other's tokens."""
-    yield hadoop_module_cluster(
-        kerberos=True, kms=2, zookeeper=True, node_managers=1, labels=False, gpus=Gpus.NONE
-    )
+def two(hadoop_module_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Two servers, one of which stands first in the name, with the same keys; each takes the other's tokens. There is
+    an encryption zone, ``/zone``, with a file."""
+    cluster = hadoop_module_cluster(kerberos=True, kms=2, zookeeper=True)
+    folder = tmp_path_factory.mktemp("admin")
+    admin = Person.with_ticket(cluster, folder, "hdfs")
+
+    def hadoop(main: str, *words: str) -> None:
+        command = daemons.client(cluster.site, f"org.apache.hadoop.{main}", *words)
+        subprocess.run(command, env={**os.environ, **admin.env}, timeout=120, check=True)
+
+    words = folder / "words.txt"
+    words.write_text("words that are locked up")
+    cluster.kill("kms2")
+    hadoop("crypto.key.KeyShell", "create", "lock")
+    cluster.start("kms2")  # it reads the keys when it starts
+    cluster.wait_ready()
+    hadoop("fs.FsShell", "-mkdir", "/zone")
+    hadoop("hdfs.tools.CryptoAdmin", "-createZone", "-keyName", "lock", "-path", "/zone")
+    hadoop("fs.FsShell", "-put", str(words), "/zone/words.txt")
+    hadoop("fs.FsShell", "-chmod", "777", "/zone")
+    return cluster
 
 
 class _Ill(BaseHTTPRequestHandler):
@@ -61,23 +79,6 @@ def test_a_program_reads_an_encryption_zone_whichever_key_server_is_dead(
 ) -> None:
     """Of two Key Management Servers the first one answers 503 when a job is submitted and then is dead, and the other
     one, which has given the job its token, dies while it runs: its program reads an encryption zone before and after."""
-    admin = Person.with_ticket(two, tmp_path / "admin", "hdfs")
-
-    def hadoop(main: str, *words: str) -> None:
-        command = daemons.client(two.site, f"org.apache.hadoop.{main}", *words)
-        subprocess.run(command, env={**os.environ, **admin.env}, timeout=120, check=True)
-
-    words = tmp_path / "words.txt"
-    words.write_text("words that are locked up")
-    two.kill("kms2")
-    hadoop("crypto.key.KeyShell", "create", "lock")
-    two.start("kms2")  # it reads the keys when it starts
-    two.wait_ready()
-    hadoop("fs.FsShell", "-mkdir", "/zone")
-    hadoop("hdfs.tools.CryptoAdmin", "-createZone", "-keyName", "lock", "-path", "/zone")
-    hadoop("fs.FsShell", "-put", str(words), "/zone/words.txt")
-    hadoop("fs.FsShell", "-chmod", "777", "/zone")
-
     two.kill("kms")
     alice = Person.with_ticket(two, tmp_path / "alice")
     reads = " ".join(
@@ -108,3 +109,39 @@ def test_a_program_reads_an_encryption_zone_whichever_key_server_is_dead(
     assert read() == 2
     two.start("kms2")
     two.wait_ready()
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("", 'store = "hdfs:///zone/not/there/yet"\n{job}'),
+        ("checkpoint.store", '{job}[checkpoint]\nstore = "hdfs:///zone"'),
+        ("outputs.store", '{job}[outputs]\nfolders = ["results"]\nstore = "hdfs:///zone"'),
+    ],
+)
+def test_a_job_that_would_keep_files_in_an_encryption_zone_is_refused(
+    two: Cluster, tmp_path: Path, key: str, text: str
+) -> None:
+    """A job that would keep its own files, checkpoints or outputs in an encryption zone is refused at once."""
+    alice = Person.with_ticket(two, tmp_path)
+    alice.write(job=text.format(job=JOB.format(command='"true"')))
+    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    assert done.returncode != 0
+    where = f"{key} is {two.site.default_fs}/zone" if key else "/zone/not/there/yet/ally"
+    assert f"{where}, which is in the encryption zone /zone" in done.stderr
+    assert key or "Name a folder outside of any zone with `store`" in done.stderr
+    assert "submitted" not in done.stderr
+
+
+def test_a_job_is_told_that_it_cannot_read_encryption_zones(two: Cluster, tmp_path: Path) -> None:
+    """The configuration names a Key Management Server that cannot be reached: the job is told so, and runs."""
+    alice = Person.with_ticket(two, tmp_path)
+    alice.configure(
+        core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"},
+        hdfs={"dfs.client.ignore.namenode.default.kms.uri": "true"},
+    )
+    alice.write(job=JOB.format(command='"true"'))
+    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    assert done.returncode == 0, done.stderr
+    assert "programs can't read encryption zones" in done.stderr
+    assert "the KMS http://localhost:1/kms/v1/ can't be reached" in done.stderr

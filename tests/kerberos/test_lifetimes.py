@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.kerberos import toy
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
+
+pytestmark = pytest.mark.nightly
 
 RENEWED_S, ENDS_S = 30, 120
 _LIFETIMES = {
@@ -68,8 +69,6 @@ def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
         resource_managers=2,
         zookeeper=True,
         node_managers=1,
-        labels=False,
-        gpus=Gpus.NONE,
         properties=_LIFETIMES,
     )
 

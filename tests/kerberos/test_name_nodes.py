@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.site import NAME_SERVICE
 from tests.kerberos.person import Person
 from tests.kerberos.test_lifetimes import saves_on
 from tests.yarn.runner import make_whole, until
+
+pytestmark = pytest.mark.nightly
 
 STORE = f"hdfs://{NAME_SERVICE}/user/ally/saved"
 JOB = f"""
@@ -46,7 +47,9 @@ while not os.path.exists(os.environ["STOP_FILE"]):
 @pytest.fixture(scope="module")
 def pair(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     yield hadoop_module_cluster(
-        kerberos=True, name_nodes=2, node_managers=1, labels=False, gpus=Gpus.NONE
+        kerberos=True,
+        name_nodes=2,
+        node_managers=1,
     )
 
 

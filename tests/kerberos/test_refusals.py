@@ -6,11 +6,15 @@ import struct
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.kdc import program
 from tests.kerberos import toy
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
+
+pytestmark = pytest.mark.nightly
 
 JOB = 'name = "never"\ncommand = "true"\n[roles.worker]\nmemory = "256m"\n'
 

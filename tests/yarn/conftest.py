@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.shared import mend
 from tests.yarn.runner import Yarn
 from tests.yarn.tony import PARITY, Tony
 
@@ -20,7 +19,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def yarn_cluster(hadoop: Cluster) -> Cluster:
     """Where `yarn` submits: a module may have one of its own."""
-    mend(hadoop)
     return hadoop
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -38,6 +39,27 @@ SMALL = """
 memory = "256m"
 [timeouts]
 stop-grace = "1s"
+"""
+
+STEPS = """
+import os, time
+from pathlib import Path
+from howdah import task
+folder = os.environ.get("HOWDAH_CHECKPOINT_DIR")
+saved = Path(folder or ".", "step.txt")
+step = int(saved.read_text()) if folder and saved.exists() else 0
+print("from step", step, flush=True)
+last = False
+while not last:
+    last = os.path.exists(os.environ["STOP_FILE"])
+    step += 1
+    if folder and (last or step % 4 == 0):
+        saved.with_name("next.tmp").write_text(str(step))
+        saved.with_name("next.tmp").rename(saved)
+        task.checkpoint_saved(step)
+    print("step", step, "pid", os.getpid(), "at", time.time(), flush=True)
+    time.sleep(0.1)
+print("trained to step", step, flush=True)
 """
 
 
@@ -109,6 +131,22 @@ class Yarn:
             text = with_defaults(text)
         (source / "job.toml").write_text(text)
         return self.submit_file(source / "job.toml")
+
+    def steps(self, more: str = "", instances: int = 2, memory: str = "256m") -> YarnJob:
+        """A job that counts until `stop`; with ``[checkpoint]`` it saves its steps."""
+        text = f"""
+command = "python3 steps.py"
+env = {{ STOP_FILE = "{self.folder}/stop-{len(self.jobs)}" }}
+{more}
+[roles.worker]
+instances = {instances}
+memory = "{memory}"
+"""
+        return self.submit(text, files={"steps.py": STEPS})
+
+    def stop(self, job: YarnJob) -> None:
+        """Let a job of `steps` come to its last step."""
+        (self.folder / f"stop-{self.jobs.index(job)}").touch()
 
     def submit_file(self, path: Path, overrides: tuple[str, ...] = ()) -> YarnJob:
         """Submit a job file."""
@@ -273,6 +311,29 @@ class YarnJob:
                 if process.environ().get("CONTAINER_ID") == container:
                     born[process] = process.create_time()
         return min(born, key=born.__getitem__)
+
+    def births(self) -> dict[int, float]:
+        """Agents and programs with their start times."""
+        view = self.view()
+        pids = [pid for task in view.tasks for pid in task.pids]
+        processes = [psutil.Process(pid) for pid in pids] + [self.agent(t.task) for t in view.tasks]
+        return {process.pid: process.create_time() for process in processes}
+
+    def last_step(self, task: str) -> int:
+        """Of a job of `steps`."""
+        # The last line may be on its way.
+        steps = re.findall(r"^step (\d+)", self.log(task), re.MULTILINE)
+        return int(steps[-1]) if steps else 0
+
+    def goes_on(self, task: str) -> None:
+        """Wait for steps that were made from now on."""
+        seen = self.last_step(task)
+        until(lambda: self.last_step(task) > seen + 5, "steps go on")
+
+    def saves_on(self) -> None:
+        """Wait until a checkpoint is on HDFS that was not saved before."""
+        before = self.view().checkpoint
+        self.until(lambda v: v.checkpoint not in (None, before), "a new checkpoint is saved")
 
     def kill_master(self) -> int:
         """kill -9; its process id."""

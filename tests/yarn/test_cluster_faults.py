@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -24,9 +24,8 @@ from tests.cli.howdah import start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import processes
 from tests.hadoop.plugin import MakeCluster
-from tests.yarn.runner import Yarn, YarnJob, make_active, make_whole, until
+from tests.yarn.runner import Yarn, YarnJob, make_whole, until
 from tests.yarn.test_client import LONG, SMALL
-from tests.yarn.test_faults import births, last_step, steps, stop
 
 pytestmark = [
     pytest.mark.timeout(600),
@@ -39,9 +38,7 @@ SOON_S = 120.0
 
 @pytest.fixture(scope="module")
 def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
-    return hadoop_module_cluster(
-        resource_managers=2, labels=False, gpus="none", node_expiry_ms=20_000
-    )
+    return hadoop_module_cluster(node_managers=3, node_memory_mib=6144, node_expiry_ms=20_000)
 
 
 @pytest.fixture
@@ -99,7 +96,7 @@ def page_port(job: YarnJob) -> int:
 
 def end_well(yarn: Yarn, job: YarnJob) -> None:
     """Let it end: nothing was restarted, nothing charged, and its story is whole on HDFS."""
-    stop(yarn)
+    yarn.stop(job)
     final = job.wait(SOON_S)
     assert (final.outcome, final.restarts) == ("succeeded", 0), final.reason
     assert all(task.attempt == 1 for task in final.tasks)
@@ -144,9 +141,9 @@ def take_away(job: YarnJob, host: str) -> None:
 
 def test_a_job_whose_masters_node_is_lost_goes_on_under_another_master(yarn: Yarn) -> None:
     # It takes a whole node, so the master is on another one.
-    job = steps(yarn, instances=1, memory="6g")
+    job = yarn.steps(instances=1, memory="6g")
     job.running()
-    before = births(job)
+    before = job.births()
     host = node_of(job.master())
     assert host != job.task("worker:0").node
     follower = Follower(job, "worker:0")
@@ -156,7 +153,7 @@ def test_a_job_whose_masters_node_is_lost_goes_on_under_another_master(yarn: Yar
     taken_over = time.time()
     assert node_of(job.master()) != host
     job.running()
-    assert births(job) == before
+    assert job.births() == before
     assert view.restarts == 0
     follower.goes_on()
     times = [float(line.split()[-1]) for line in follower.lines if line.startswith("step")]
@@ -166,71 +163,44 @@ def test_a_job_whose_masters_node_is_lost_goes_on_under_another_master(yarn: Yar
     follower.end()
 
 
-def not_noticed(yarn: Yarn, disturb: Callable[[Cluster], object]) -> None:
-    """What is done to the ResourceManager leaves master, programs, page and client as they are."""
-    job = steps(yarn)
+def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
+    """Master, programs, page and client are as they were; and a master that dies afterwards is replaced."""
+    job = yarn.steps()
     job.running()
-    before, master = births(job), job.master().pid
+    before, master = job.births(), job.master().pid
     port = until(lambda: page_port(job), "the page is there")
     follower = Follower(job, "worker:1")
-    disturb(job.cluster)
+    job.cluster.restart("resourcemanager")
     job.cluster.wait_ready()
     job.until_application("RUNNING", SOON_S)
     until(lambda: page_port(job) == port, "the ResourceManager knows the page again", SOON_S)
     follower.goes_on()
-    assert births(job) == before
+    assert job.births() == before
     assert job.master().pid == master
+    # The containers it has recovered have no token any more: it is the nodes that tell it of them.
+    job.kill_master()
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    job.running()
+    assert job.births() == before
     end_well(yarn, job)
     follower.end()
 
 
-def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
-    def restart(cluster: Cluster) -> None:
-        active = cluster.active()
-        assert active is not None
-        cluster.restart(f"resourcemanager{active}")
-        make_active(cluster, active)
-
-    not_noticed(yarn, restart)
-
-
-def test_a_master_that_dies_after_a_restart_of_the_resource_manager_is_replaced(yarn: Yarn) -> None:
-    # The containers it has recovered have no token any more: it is the nodes that tell it of them.
-    job = steps(yarn)
-    job.running(SOON_S)
-    before = births(job)
-    active = job.cluster.active()
-    assert active is not None
-    job.cluster.restart(f"resourcemanager{active}")
-    make_active(job.cluster, active)
-    job.cluster.wait_ready()
-    until(lambda: page_port(job), "the master has registered again", SOON_S)
-    job.kill_master()
-    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
-    job.running()
-    assert births(job) == before
-    end_well(yarn, job)
-
-
-def test_a_fail_over_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
-    not_noticed(yarn, Cluster.fail_over)
-
-
 def test_a_restart_of_node_managers_under_running_containers_is_not_noticed(yarn: Yarn) -> None:
-    job = steps(yarn)
+    job = yarn.steps()
     job.running()
-    before, master = births(job), job.master().pid
+    before, master = job.births(), job.master().pid
     for number in range(1, 4):
         job.cluster.restart(f"nodemanager{number}")
         job.cluster.wait_ready()
     until(lambda: len(job.containers()) == 3, "the nodes know the containers again", SOON_S)
-    assert births(job) == before
+    assert job.births() == before
     assert job.master().pid == master
     end_well(yarn, job)
 
 
 def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
-    job = steps(yarn, instances=2, memory="4g")
+    job = yarn.steps(instances=2, memory="4g")
     tasks = job.running()
     masters = node_of(job.master())
     lost = next(task for task in tasks if task.node != masters)
@@ -245,7 +215,7 @@ def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
     again = next(task for task in view.tasks if task.task == lost.task)
     assert again.node != lost.node
     assert next(task for task in view.tasks if task.task == stays.task).container == stays.container
-    stop(yarn)
+    yarn.stop(job)
     final = job.wait(SOON_S)
     assert final.outcome == "succeeded", final.reason
     assert [f.cause for f in final.failures] == ["node-lost"]
@@ -253,30 +223,10 @@ def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
     whole_story(job)
 
 
-def test_a_master_that_begins_while_the_namenode_is_away_waits_for_it(yarn: Yarn) -> None:
-    job = steps(yarn)
-    job.running(SOON_S)
-    before = births(job)
-    job.cluster.kill("namenode")
-    killed = job.kill_master()
-    until(lambda: job.master().pid != killed, "another master begins", SOON_S)
-    job.cluster.start("namenode")
-    job.cluster.wait_ready()
-    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
-    job.running()
-    assert births(job) == before
-    end_well(yarn, job)
-    told = [e.record for e in entries(job) if isinstance(e, journal.RecordEntry)]
-    died = [record.text for record in told if record.kind == "coordinator-died"]
-    # On a node that has nothing of the job yet, YARN cannot start a master without the NameNode.
-    (ran,) = [text for text in died if "YARN could not start it" not in text]
-    assert "it exited with code 137" in ran
-
-
 def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:
-    job = steps(yarn)
+    job = yarn.steps()
     job.running()
-    before = births(job)
+    before = job.births()
     job.cluster.kill("namenode")
     # Meanwhile there is something to write down.
     os.kill(job.task("worker:1").pids[0], signal.SIGKILL)
@@ -287,10 +237,9 @@ def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:
         "the gang runs again",
         SOON_S,
     )
-    assert not set(births(job).items()) >= set(before.items())
-    seen = last_step(job, "worker:0")
-    until(lambda: last_step(job, "worker:0") > seen + 5, "steps go on")
-    stop(yarn)
+    assert not set(job.births().items()) >= set(before.items())
+    job.goes_on("worker:0")
+    yarn.stop(job)
     final = job.wait(SOON_S)
     assert final.outcome == "succeeded", final.reason
     assert [(f.cause, f.task) for f in final.failures] == [("signal", "worker:1")]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from howdah.storage.hdfs.files import Hdfs
 from tests.acceptance.checks import TRAININGS, check_training
 from tests.acceptance.jobs import Example
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.locks import Lock
 from tests.yarn.runner import until
 
 pytestmark = pytest.mark.nightly
@@ -24,15 +22,11 @@ PROOF = "proof"
 
 
 @pytest.fixture
-def alone(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """The cluster, with none of the other trainings beside this one, whatever pytest-xdist does."""
+def cluster(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     for name, value in hadoop.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    lock = Lock(hadoop.folder / "one-training.lock")
-    lock.take()
-    yield hadoop
-    lock.close()
+    return hadoop
 
 
 @pytest.mark.timeout(360, func_only=True)
@@ -45,7 +39,7 @@ def alone(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         pytest.param("jax", marks=pytest.mark.on_yarn("JAX")),
     ],
 )
-def test_an_example_trains_on_the_cluster(name: str, alone: Cluster, tmp_path: Path) -> None:
+def test_an_example_trains_on_the_cluster(name: str, cluster: Cluster, tmp_path: Path) -> None:
     # The nodes' own Python is this one: what is tested is the training, not the packing.
     fields: dict[str, Any] = {
         "environment.python": sys.executable,
@@ -54,7 +48,7 @@ def test_an_example_trains_on_the_cluster(name: str, alone: Cluster, tmp_path: P
     job = Example(name, tmp_path).run("--backend", "yarn", **fields).end(within_s=330)
     meta = job.directory.meta()
     assert meta.url is not None
-    hdfs = Hdfs(meta.url, conf_dir=str(alone.conf_dir))
+    hdfs = Hdfs(meta.url, conf_dir=str(cluster.conf_dir))
 
     def files(folder: str) -> list[str]:
         root = hdfs.path(f"{meta.url}/{folder}")
@@ -73,10 +67,12 @@ def test_an_example_trains_on_the_cluster(name: str, alone: Cluster, tmp_path: P
     assert json.loads(hdfs.read(f"{meta.url}/final.json"))["outcome"] == "succeeded"
 
     def told() -> dict[str, Any] | None:
-        application = alone.rm(f"apps/{meta.application_id}")["app"]
+        application = cluster.rm(f"apps/{meta.application_id}")["app"]
         return application if application["state"] == "FINISHED" else None
 
     assert until(told, "the application is over")["finalStatus"] == "SUCCEEDED"
     number = str(meta.application_id).removeprefix("application_")
-    until(lambda: not [c for c in alone.containers() if number in c["id"]], "no container is left")
+    until(
+        lambda: not [c for c in cluster.containers() if number in c["id"]], "no container is left"
+    )
     assert not job.marked(), "nothing is left"

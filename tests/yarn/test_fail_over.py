@@ -17,44 +17,25 @@ import pytest
 from howdah.wire.status import JobView
 from tests.cli.howdah import howdah, job_file, start
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, YarnJob, make_whole, until
 from tests.yarn.test_cluster_faults import whole_story
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.timeout(600), pytest.mark.nightly]
 
 SOON_S = 120.0
-AWAY_BYTES = 70
+AWAY_BYTES = 1500
 """What a program prints in three seconds: longer than any single call's own tries."""
-
-TRAINS = """
-import os, time
-from pathlib import Path
-from howdah import task
-
-folder = Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
-goal = Path(os.environ["GOAL"])
-saved = folder / "step.txt"
-step = int(saved.read_text()) if saved.exists() else 0
-print("from step", step, flush=True)
-last = False
-while not last:
-    last = goal.exists()
-    step += 1
-    (folder / "next.tmp").write_text(str(step))
-    (folder / "next.tmp").rename(saved)
-    task.checkpoint_saved(step)
-    print("step", step, flush=True)
-    time.sleep(0.4)
-print("trained to step", step, flush=True)
-"""
+SAVED = '[checkpoint]\nsettle = "100ms"'
 
 
 @pytest.fixture(scope="module")
 def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
-        name_nodes=2, resource_managers=2, node_managers=2, labels=False, gpus=Gpus.NONE
+        name_nodes=2,
+        resource_managers=2,
+        node_managers=2,
+        node_memory_mib=6144,
     )
 
 
@@ -70,31 +51,6 @@ def fail_over(cluster: Cluster) -> None:
     cluster.fail_over()
 
 
-def training(yarn: Yarn, memory: str = "256m", instances: int = 1, store: str = "") -> YarnJob:
-    """A job that counts until its goal is there, and saves each step."""
-    text = f"""
-{f'store = "{store}"' if store else ""}
-command = "python3 train.py"
-env = {{ GOAL = "{yarn.folder}/goal-{len(yarn.jobs)}" }}
-[checkpoint]
-settle = "100ms"
-[roles.worker]
-instances = {instances}
-memory = "{memory}"
-"""
-    return yarn.submit(text, files={"train.py": TRAINS})
-
-
-def reach_goal(yarn: Yarn, job: YarnJob) -> None:
-    (yarn.folder / f"goal-{yarn.jobs.index(job)}").touch()
-
-
-def saves_on(job: YarnJob) -> None:
-    """Wait until a checkpoint is on HDFS that was not saved before."""
-    before = job.view().checkpoint
-    job.until(lambda v: v.checkpoint not in (None, before), "a new checkpoint is saved", SOON_S)
-
-
 def attempts(job: YarnJob) -> list[object]:
     """The masters that YARN has begun for it."""
     return job.cluster.rm(f"apps/{job.application_id}/appattempts")["appAttempts"]["appAttempt"]
@@ -102,7 +58,7 @@ def attempts(job: YarnJob) -> list[object]:
 
 def finish(yarn: Yarn, job: YarnJob, generation: int = 1) -> JobView:
     """Let it reach its goal: nothing was restarted or lost, and its end is on HDFS and with YARN."""
-    reach_goal(yarn, job)
+    yarn.stop(job)
     return ended(job, generation)
 
 
@@ -121,70 +77,48 @@ def ended(job: YarnJob, generation: int = 1) -> JobView:
     return final
 
 
-def test_during_a_submission(yarn: Yarn) -> None:
+def test_a_job_goes_on_whenever_another_pair_serves(yarn: Yarn) -> None:
+    """While it is submitted, before its coordinator registers, while it trains, while its coordinator is replaced and
+    while it ends."""
     jobs: list[YarnJob] = []
-    submitting = threading.Thread(target=lambda: jobs.append(training(yarn)))
+    submitting = threading.Thread(target=lambda: jobs.append(yarn.steps(SAVED, instances=1)))
     submitting.start()
     fail_over(yarn.cluster)
     submitting.join(SOON_S)
     (job,) = jobs
-    finish(yarn, job)
-
-
-def test_between_submission_and_registration(yarn: Yarn) -> None:
-    job = training(yarn)
     fail_over(yarn.cluster)
-    finish(yarn, job)
-
-
-def test_while_a_job_waits_for_room(yarn: Yarn) -> None:
-    # Of two nodes with 6 GiB.
-    holder = training(yarn, memory="5g", instances=2)
-    holder.running()
-    waits = training(yarn, memory="5g")
-    waits.until(lambda v: v.incarnation == 1 and v.tasks, "it waits")
+    job.saves_on()
     fail_over(yarn.cluster)
-    saves_on(holder)
-    finish(yarn, holder)
-    assert finish(yarn, waits).incarnation == 1
-
-
-def test_while_it_trains(yarn: Yarn) -> None:
-    job = training(yarn)
-    saves_on(job)
-    yarn.cluster.fail_over_hdfs()
-    saves_on(job)
-    yarn.cluster.fail_over()
-    saves_on(job)
-    assert finish(yarn, job).incarnation == 1
-
-
-def test_while_its_coordinator_is_replaced(yarn: Yarn) -> None:
-    job = training(yarn)
-    saves_on(job)
+    job.saves_on()
     job.kill_master()
     # Told to a ResourceManager that has just lost its post, the death is learnt of by expiry alone.
     until(lambda: len(attempts(job)) == 2, "YARN begins another master")
     fail_over(yarn.cluster)
     job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
-    saves_on(job)
-    assert finish(yarn, job).incarnation == 2
-
-
-def test_while_it_ends(yarn: Yarn) -> None:
-    job = training(yarn)
-    saves_on(job)
-    reach_goal(yarn, job)
+    job.saves_on()
+    yarn.stop(job)
     fail_over(yarn.cluster)
-    ended(job)
+    assert ended(job).incarnation == 2
+
+
+def test_while_a_job_waits_for_room(yarn: Yarn) -> None:
+    # Of two nodes with 6 GiB.
+    holder = yarn.steps(SAVED, memory="5g")
+    holder.running()
+    waits = yarn.steps(SAVED, instances=1, memory="5g")
+    waits.until(lambda v: v.incarnation == 1 and v.tasks, "it waits")
+    fail_over(yarn.cluster)
+    holder.saves_on()
+    finish(yarn, holder)
+    assert finish(yarn, waits).incarnation == 1
 
 
 def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
-    job = training(yarn)
-    saves_on(job)
+    job = yarn.steps(SAVED, instances=1)
+    job.saves_on()
     os.kill(job.task("worker:0").pids[0], signal.SIGKILL)
     job.until(lambda v: v.tasks[0].attempt == 2 and v.tasks[0].log_size, "it begins again", SOON_S)
-    saves_on(job)
+    job.saves_on()
     for name in ("namenode", "namenode2"):
         yarn.cluster.kill(name)
     printed = job.task("worker:0").log_size or 0
@@ -198,7 +132,7 @@ def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
     assert not told or "did not come in time" in told
     make_whole(yarn.cluster)
     assert "from step 0" in howdah("logs", job.job_id, "--attempt", "1").text
-    saves_on(job)
+    job.saves_on()
     assert finish(yarn, job, generation=2).incarnation == 1
 
 
@@ -216,8 +150,8 @@ def test_a_submission_without_any_name_node_is_given_up_once_and_leaves_nothing(
 
 
 def test_both_resource_managers_are_away_for_a_while(yarn: Yarn) -> None:
-    job = training(yarn)
-    saves_on(job)
+    job = yarn.steps(SAVED, instances=1)
+    job.saves_on()
     for name in ("resourcemanager1", "resourcemanager2"):
         yarn.cluster.kill(name)
     # The command asks the ResourceManagers for a while; then HDFS, which knows where the coordinator is.
@@ -225,5 +159,5 @@ def test_both_resource_managers_are_away_for_a_while(yarn: Yarn) -> None:
     assert logs.end(SOON_S) == 0, logs.told
     assert "from step 0" in logs.text
     make_whole(yarn.cluster)
-    saves_on(job)
+    job.saves_on()
     assert finish(yarn, job).incarnation == 1

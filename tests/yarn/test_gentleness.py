@@ -40,9 +40,7 @@ MOST_A_SECOND = 0.5
 
 @pytest.fixture(scope="module")
 def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
-    return hadoop_module_cluster(
-        node_managers=1, labels=False, gpus="none", node_expiry_ms=600_000, master_expiry_ms=600_000
-    )
+    return hadoop_module_cluster(node_managers=1, node_expiry_ms=600_000, master_expiry_ms=600_000)
 
 
 @pytest.fixture

@@ -26,6 +26,8 @@ from tests.cli.howdah import Run, start
 from tests.hadoop.cluster import Cluster
 from tests.yarn.runner import SMALL, until
 
+pytestmark = pytest.mark.nightly
+
 WAIT_S = 120.0
 # Writes and reads as whoever the client libraries say it is.
 PROGRAM = """

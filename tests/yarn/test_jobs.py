@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from howdah.backends.base import BackendError
 from howdah.storage.hdfs.files import Hdfs
 from tests.yarn.runner import Yarn, until
 
@@ -52,44 +51,6 @@ print(json.dumps({
     assert job.directory.meta().submitted <= began - waited_s < began
 
 
-IN_AN_IMAGE = """
-command = "python3 program.py"
-[roles.worker]
-memory = "256m"
-image = "registry:5000/ours:1"
-mounts = ["/data:/data:ro", "/scratch:/scratch:rw+rslave"]
-[roles.plain]
-memory = "256m"
-[hadoop.docker]
-network = "bridge"
-ports = ["8080:80"]
-delayed-removal = true
-[hadoop.container-env]
-YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_HOSTNAME = "ours"
-"""
-
-
-def test_a_nodemanager_is_told_what_the_job_file_says_of_an_image(yarn: Yarn) -> None:
-    # These nodes have no Docker: they run the programs without the image, with what they were told.
-    program = """
-import json, os
-print(json.dumps({k: v for k, v in os.environ.items() if k.startswith("YARN_CONTAINER_RUNTIME")}))
-"""
-    job = yarn.submit(IN_AN_IMAGE, files={"program.py": program})
-    assert job.wait().outcome == "succeeded"
-    prefix = "YARN_CONTAINER_RUNTIME_DOCKER_"
-    everywhere = {f"{prefix}CONTAINER_HOSTNAME": "ours"}
-    assert json.loads(job.log("plain:0")) == everywhere
-    assert json.loads(job.log("worker:0")) == everywhere | {
-        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
-        f"{prefix}IMAGE": "registry:5000/ours:1",
-        f"{prefix}MOUNTS": "/data:/data:ro,/scratch:/scratch:rw+rslave",
-        f"{prefix}CONTAINER_NETWORK": "bridge",
-        f"{prefix}PORTS_MAPPING": "8080:80",
-        f"{prefix}DELAYED_REMOVAL": "true",
-    }
-
-
 def test_a_failing_task_fails_the_application_with_its_reason(yarn: Yarn) -> None:
     job = yarn.submit(
         'command = "echo ouch >&2; exit 3"\nattempts = 1\n[roles.worker]\nmemory = "256m"\n'
@@ -112,6 +73,7 @@ def test_a_stopped_job_is_a_killed_application_and_leaves_nothing(yarn: Yarn) ->
     until(lambda: not job.processes(), "nothing of it is left")
 
 
+@pytest.mark.nightly
 def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
     program = "x = bytearray(700 << 20)\nimport time\ntime.sleep(60)\n"
     job = yarn.submit(
@@ -123,11 +85,7 @@ def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
     assert final.failures[0].cause == "out-of-memory", final.failures
 
 
-def test_a_job_larger_than_any_container_is_refused_in_words(yarn: Yarn) -> None:
-    with pytest.raises(BackendError, match="memory"):
-        yarn.submit('command = "true"\n[roles.worker]\nmemory = "900g"\n')
-
-
+@pytest.mark.nightly
 def test_what_a_task_makes_is_listed_and_what_the_job_file_keeps_is_on_hdfs(yarn: Yarn) -> None:
     program = """
 from pathlib import Path
@@ -151,6 +109,7 @@ Path("runs/log.txt").write_text("a line")
     assert job.read("outputs/worker-0/runs/log.txt") == b"a line"
 
 
+@pytest.mark.nightly
 def test_outputs_that_cannot_be_published_are_named_and_the_job_says_so(yarn: Yarn) -> None:
     store, go = f"{yarn.cluster.default_fs}/tmp/models", yarn.folder / "go"
     program = f"""

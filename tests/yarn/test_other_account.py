@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import pwd
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import howdah, start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import leftovers, wait_same
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.security.strangers import needs_root
 from tests.yarn.runner import DAEMON_S, SMALL, Yarn, until
@@ -46,9 +44,7 @@ folders = ["results"]
 
 @pytest.fixture(scope="module")
 def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
-    return hadoop_module_cluster(
-        nodes_as=ACCOUNT, node_managers=1, labels=False, gpus=Gpus.NONE, web_proxy=False
-    )
+    return hadoop_module_cluster(nodes_as=ACCOUNT, node_managers=1, web_proxy=False)
 
 
 def test_a_user_gets_everything_of_a_job_that_ran_as_the_nodes_account(yarn: Yarn) -> None:
@@ -92,12 +88,3 @@ def test_a_user_gets_everything_of_a_job_that_ran_as_the_nodes_account(yarn: Yar
 
 def test_a_third_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
     attack_as_another_user(yarn)
-
-
-def test_jobs_of_one_user_leave_no_checkpoint_after_pruning(yarn: Yarn) -> None:
-    job = yarn.submit(JOB, files={"train.py": TRAINS, "data.txt": "and read this"})
-    final = job.wait()
-    assert (final.outcome, final.unsaved) == ("succeeded", ()), final.reason
-    howdah("prune", "--older-than", "0s", "--yes")
-    assert not Path(job.directory.path).exists()
-    assert not Hdfs(job.url, conf_dir=str(yarn.cluster.conf_dir)).exists(job.url)

@@ -1,10 +1,23 @@
-"""Where containers are put, on a cluster whose ResourceManager takes placement constraints."""
+"""Where containers are put, on three nodes of which the last has a label and GPUs, and what such a cluster refuses."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from tests.cli.howdah import howdah
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, YarnJob
+from tests.yarn.test_client import refusal
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.nightly]
+
+
+@pytest.fixture(scope="module")
+def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+    return hadoop_module_cluster(node_managers=3, node_memory_mib=6144, gpu_node=True)
 
 
 def nodes(job: YarnJob, role: str) -> list[str]:
@@ -44,7 +57,6 @@ def test_roles_are_kept_apart_and_asked_for_near_each_other_as_the_job_says(yarn
     job.wait()
 
 
-@pytest.mark.most_of_the_cluster
 def test_a_role_together_with_another_is_on_its_node_or_waits_though_others_have_room(
     yarn: Yarn,
 ) -> None:
@@ -71,3 +83,14 @@ def test_a_label_and_gpus_lead_to_the_node_that_has_them(yarn: Yarn) -> None:
     assert [has for name, has in labels.items() if name.startswith(node)] == [["gpu"]]
     job.handle.stop()
     job.wait()
+
+
+def test_labels_and_gpus_that_no_node_has_are_refused_with_what_there_is(yarn: Yarn) -> None:
+    text = refusal(yarn, roles__worker__gpus=1)
+    assert "ask for none, or for other nodes by their label" in text
+    text = refusal(yarn, queue="gpu", roles__worker__label="gpu", roles__worker__gpus=9)
+    assert re.search(r"9 GPUs is more than .*2 GPUs", text)
+    assert "did you mean 'gpu'?" in refusal(yarn, queue="gpu", roles__worker__label="gpus")
+    text = refusal(yarn, roles__worker__label="gpu")
+    assert "jobs of the queue 'default' may not use nodes labelled 'gpu'" in text
+    assert "ok  GPUs: 2 on 1 nodes" in howdah("doctor", "--backend", "yarn").text

@@ -17,7 +17,11 @@ from tests.programs.test_mpi import DIGITS, mpi
 from tests.programs.test_torch_elastic import SHARDED
 from tests.programs.test_torch_libraries import DATA, PROGRAMS
 
-pytestmark = pytest.mark.nightly
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.usefixtures("cluster"),
+    pytest.mark.timeout(300, func_only=True),
+]
 
 RAY = """
 import ray
@@ -59,8 +63,6 @@ def same(text: str, pattern: str) -> float:
     return float(found[0])
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("Accelerate")
 @pytest.mark.on_yarn("Lightning")
 @pytest.mark.on_yarn("Transformers")
@@ -96,8 +98,6 @@ def test_two_ranks_learn_the_digits(tmp_path: Path, framework: str, script: str,
     assert same(text, r"rank \d of 2: ([\d.]+)") > 0.8
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("JAX and Orbax")
 def test_orbax_saves_from_a_container(tmp_path: Path) -> None:
     text = run(
@@ -111,8 +111,6 @@ def test_orbax_saves_from_a_container(tmp_path: Path) -> None:
     assert len(re.findall(r"rank \d of 2 has 6", text)) == 2, text
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("PyTorch, FSDP and DCP")
 def test_fsdp_saves_its_shards_from_a_container(tmp_path: Path) -> None:
     text = run(
@@ -126,8 +124,6 @@ def test_fsdp_saves_its_shards_from_a_container(tmp_path: Path) -> None:
     assert same(text, r"rank \d of 2 saved [\d.]+ accuracy ([\d.]+)") > 0.8
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("MPI")
 def test_mpirun_spreads_its_ranks_over_containers(tmp_path: Path) -> None:
     job = mpi("mpich", "mpirun -np 4 python train.py", roles={"worker": TWO})
@@ -138,8 +134,6 @@ def test_mpirun_spreads_its_ranks_over_containers(tmp_path: Path) -> None:
     assert min(float(accuracy) for *_, accuracy in found) > 0.85
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("Dask")
 def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> None:
     roles = {"client": SMALL, "scheduler": SMALL, "worker": TWO}
@@ -148,8 +142,6 @@ def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> 
         assert said in text
 
 
-@pytest.mark.usefixtures("cluster")
-@pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("XGBoost on Dask")
 def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
     roles = {"client": SMALL, "scheduler": SMALL, "worker": TWO}
@@ -158,7 +150,6 @@ def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
     assert float(re.findall(r"workers 2 accuracy ([\d.]+)", text)[0]) > 0.85
 
 
-@pytest.mark.usefixtures("cluster")
 @pytest.mark.timeout(600, func_only=True)
 @pytest.mark.on_yarn("Ray")
 def test_a_ray_driver_has_all_its_nodes(tmp_path: Path) -> None:

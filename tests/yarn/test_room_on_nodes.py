@@ -8,14 +8,13 @@ import pytest
 
 from howdah.backends.base import BackendError
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Scheduler
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until, with_defaults
 
 pytestmark = pytest.mark.nightly
 
 CAPACITY = {"properties": {"yarn.scheduler.capacity.node-locality-delay": "40"}}
-FAIR = {"scheduler": Scheduler.FAIR}
+FAIR = {"fair": True}
 WORKERS = '[roles.worker]\ninstances = {n}\nmemory = "{memory}m"\ncommand = "{command}"\n'
 
 
@@ -25,10 +24,9 @@ WORKERS = '[roles.worker]\ninstances = {n}\nmemory = "{memory}m"\ncommand = "{co
 def yarn_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         heartbeat_ms=1000,
+        node_managers=3,
         node_memory_mib=2048,
-        labels=False,
-        gpus="none",
-        placement="disabled",
+        placement_constraints=False,
         **request.param,
     )
 

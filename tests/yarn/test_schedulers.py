@@ -14,7 +14,6 @@ from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import Run, howdah, start
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus, Scheduler
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import DAEMON_S, Yarn, until, with_defaults
 
@@ -31,20 +30,19 @@ memory = "{memory}m"
 """
 
 
-@pytest.fixture(scope="module", params=[*Scheduler])
+@pytest.fixture(scope="module", params=[False, True], ids=["capacity", "fair"])
 def yarn_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
-        scheduler=request.param,
+        fair=request.param,
         queue_mappings=True,
         node_managers=2,
-        labels=False,
-        gpus=Gpus.NONE,
+        node_memory_mib=6144,
     )
 
 
 @pytest.fixture
 def fair(yarn_cluster: Cluster) -> bool:
-    return yarn_cluster.site.options.scheduler is Scheduler.FAIR
+    return yarn_cluster.site.options.fair
 
 
 @pytest.fixture

@@ -23,7 +23,6 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from tests.changing_folders import all_below
 from tests.cli.howdah import howdah
 from tests.hadoop.cluster import Cluster
-from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop_client.webhdfs import WebHdfs
 from tests.security.strangers import needs_root, program
@@ -175,6 +174,7 @@ def _look_around(cluster: Cluster, processes: list[psutil.Process]) -> dict[str,
             os.close(number)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @needs_root
 def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
@@ -246,8 +246,7 @@ def proxied(
     """A job that bob and a team may view, on a cluster whose proxy asks everybody for a name."""
     cluster = hadoop_cluster(
         web_proxy=True,
-        labels=False,  # they are set by REST, which such a cluster lets only known users do
-        gpus=Gpus.NONE,
+        # they are set by REST, which such a cluster lets only known users do
         properties={
             "hadoop.http.filter.initializers": "org.apache.hadoop.security.AuthenticationFilterInitializer",
             "hadoop.http.authentication.simple.anonymous.allowed": "true",
@@ -263,6 +262,7 @@ def proxied(
     )
 
 
+@pytest.mark.nightly
 def test_a_reader_who_comes_through_yarns_proxy_sees_what_the_access_list_says(
     proxied: YarnJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
