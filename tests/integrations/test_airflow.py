@@ -55,10 +55,6 @@ class Airflow(NamedTuple):
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
 
-    def one(self, folder: Path, **task: Any) -> dict[str, Any]:
-        (told,) = self.run(folder, task)
-        return told
-
 
 def _install(place: Path) -> None:
     tool = [str(ROOT / "tools" / "setup"), "--tool"]
@@ -72,12 +68,6 @@ def _install(place: Path) -> None:
 
 
 @pytest.fixture
-def airflow() -> Airflow:
-    """The stand-in: the real one takes long to be imported."""
-    return Airflow(sys.executable, os.pathsep.join([str(STAND_IN), str(ROOT / "src")]))
-
-
-@pytest.fixture
 def real_airflow() -> Airflow:
     try:
         place = artifacts.once("airflow-3", _install)
@@ -86,6 +76,7 @@ def real_airflow() -> Airflow:
     return Airflow(str(place / "venv" / "bin" / "python"), str(ROOT / "src"))
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_real_airflow_runs_ends_and_kills_jobs(real_airflow: Airflow, tmp_path: Path) -> None:
     good = job_file(tmp_path / "good", "print('fine')")
@@ -105,21 +96,64 @@ def test_a_real_airflow_runs_ends_and_kills_jobs(real_airflow: Airflow, tmp_path
     assert until(directory.final, "the end of the job").outcome == "stopped"
 
 
-def test_a_job_that_succeeds_gives_its_id_and_outcome(airflow: Airflow, tmp_path: Path) -> None:
-    script, env = "import sys; print(sys.argv)", {"JOB_NAME": "mine"}
-    file = job_file(tmp_path, script, roles={"worker": {"instances": 1}}, env=env)
-    told = airflow.one(
-        tmp_path, job=str(file), settings={"roles.worker.instances": 2, "name": "day-{{ ds }}"}
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """What each operator told, by name: all in one process, over the stand-in, as the real Airflow takes
+    long to be imported."""
+    folder = tmp_path_factory.mktemp("airflow")
+    store = str(folder / "store")
+    succeeds = job_file(
+        folder / "succeeds",
+        "import sys; print(sys.argv)",
+        roles={"worker": {"instances": 1}},
+        env={"JOB_NAME": "mine"},
     )
-    assert told["is_operator"]
-    assert told["retries"] == 2
-    (lost,) = told["warned"]
+    fails = job_file(
+        folder / "fails",
+        "import sys; print('ValueError: no data', file=sys.stderr); sys.exit(42)",
+        attempts=1,
+    )
+    unsaved = job_file(
+        folder / "unsaved",
+        SPOILS_ITS_STORE,
+        env={"STORE": store},
+        outputs={"folders": ["made"], "store": store},
+    )
+    long = job_file(folder / "long", "import time; time.sleep(600)")
+    tasks: dict[str, dict[str, Any]] = {
+        "succeeds": {
+            "job": str(succeeds),
+            "settings": {"roles.worker.instances": 2, "name": "day-{{ ds }}"},
+        },
+        "fails": {"job": str(fails)},
+        "unsaved": {"job": str(unsaved)},
+        "never runs": {"job": "nowhere.toml"},
+        "ended": {"job": str(long), "kill": True},
+        "tony": {
+            "arguments": ["-conf", "tony.worker.instances=1", "-executes", "echo {{ ds }}"],
+            "env": {"HOWDAH_SITE": ""},
+        },
+        "no howdah": {"howdah": ["/nowhere/howdah"], "job": "job.toml"},
+    }
+    path = os.pathsep.join([str(STAND_IN), str(ROOT / "src")])
+    found = Airflow(sys.executable, path).run(folder, *tasks.values())
+    return {**dict(zip(tasks, found)), "store": {"path": store}}
+
+
+def directory_of(told: dict[str, Any]) -> JobDirectory:
+    return JobDirectory(newest().path.parent / told["xcom"]["job_id"])
+
+
+def test_a_job_that_succeeds_gives_its_id_and_outcome(told: dict[str, dict[str, Any]]) -> None:
+    mine = told["succeeds"]
+    assert mine["is_operator"]
+    assert mine["retries"] == 2
+    (lost,) = mine["warned"]
     assert lost.startswith("env.JOB_NAME: Howdah sets it for the programs of worker")
-    directory = newest()
+    directory = directory_of(mine)
     assert directory.job().name == "day-2026-11-21"
     assert directory.job().roles["worker"].instances == 2
-    assert told["xcom"] == {"job_id": directory.job_id}
-    assert told["returned"] == {
+    assert mine["returned"] == {
         "job_id": directory.job_id,
         "outcome": "succeeded",
         "reason": "all tracked tasks succeeded",
@@ -127,53 +161,35 @@ def test_a_job_that_succeeds_gives_its_id_and_outcome(airflow: Airflow, tmp_path
     }
 
 
-def test_a_job_that_fails_may_be_tried_again_and_says_why(airflow: Airflow, tmp_path: Path) -> None:
-    script = "import sys; print('ValueError: no data', file=sys.stderr); sys.exit(42)"
-    file = job_file(tmp_path, script, attempts=1)
-    told = airflow.one(tmp_path, job=str(file))
-    assert "failed_for_good" not in told
-    assert "worker:0 exited with code 42" in told["failed"]
-    assert "ValueError: no data" in told["failed"]
+def test_a_job_that_fails_may_be_tried_again_and_says_why(told: dict[str, dict[str, Any]]) -> None:
+    mine = told["fails"]
+    assert "failed_for_good" not in mine
+    assert "worker:0 exited with code 42" in mine["failed"]
+    assert "ValueError: no data" in mine["failed"]
 
 
 def test_a_job_that_could_not_save_all_is_not_run_again_and_says_what(
-    airflow: Airflow, tmp_path: Path
+    told: dict[str, dict[str, Any]],
 ) -> None:
-    store = str(tmp_path / "store")
-    outputs = {"folders": ["made"], "store": store}
-    file = job_file(tmp_path, SPOILS_ITS_STORE, env={"STORE": store}, outputs=outputs)
-    told = airflow.one(tmp_path, job=str(file))
-    first, line = told["failed_for_good"].splitlines()
+    first, line = told["unsaved"]["failed_for_good"].splitlines()
     assert first.endswith("succeeded, but not all of it could be saved:")
     assert line.startswith("    worker:0: ")
-    assert store in line
+    assert told["store"]["path"] in line
 
 
-def test_a_job_that_can_never_run_is_not_tried_again(airflow: Airflow, tmp_path: Path) -> None:
-    told = airflow.one(tmp_path, job="nowhere.toml")
-    assert "there is no such file" in told["failed_for_good"]
+def test_what_can_never_run_is_not_tried_again(told: dict[str, dict[str, Any]]) -> None:
+    assert "there is no such file" in told["never runs"]["failed_for_good"]
+    words = "/nowhere/howdah cannot be run: No such file"
+    assert told["no howdah"]["failed_for_good"].startswith(words)
 
 
-def test_ending_the_task_stops_the_job(airflow: Airflow, tmp_path: Path) -> None:
-    file = job_file(tmp_path, "import time; time.sleep(600)")
-    told = airflow.one(tmp_path, job=str(file), kill=True)
-    directory = JobDirectory(newest().path.parent / told["xcom"]["job_id"])
-    view = until(directory.final, "the end of the job")
+def test_ending_the_task_stops_the_job(told: dict[str, dict[str, Any]]) -> None:
+    view = until(directory_of(told["ended"]).final, "the end of the job")
     assert view.outcome == "stopped"
     assert "its Airflow task was ended" in view.reason
-    assert "returned" not in told
+    assert "returned" not in told["ended"]
 
 
-def test_a_command_and_tonys_options_may_be_given(airflow: Airflow, tmp_path: Path) -> None:
-    told = airflow.one(
-        tmp_path,
-        arguments=["-conf", "tony.worker.instances=1", "-executes", "echo {{ ds }}"],
-        env={"HOWDAH_SITE": ""},
-    )
-    assert told["returned"]["outcome"] == "succeeded"
-    assert told["command"][-1] == "echo 2026-11-21"
-
-
-def test_a_missing_howdah_is_said_in_words(airflow: Airflow, tmp_path: Path) -> None:
-    told = airflow.one(tmp_path, howdah=["/nowhere/howdah"], job="job.toml")
-    assert told["failed_for_good"].startswith("/nowhere/howdah cannot be run: No such file")
+def test_a_command_and_tonys_options_may_be_given(told: dict[str, dict[str, Any]]) -> None:
+    assert told["tony"]["returned"]["outcome"] == "succeeded"
+    assert told["tony"]["command"][-1] == "echo 2026-11-21"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -91,11 +93,22 @@ class Occupies:
         yield from batches
 
 
-class FailsOnce:
-    """``mapInArrow`` function: passes rows on; the first attempt of partition 0 ends amid them."""
+class Dies(enum.Enum):
+    """What ends with an attempt at a task."""
 
-    def __init__(self, *, kill: bool = False) -> None:
-        self._kill = kill
+    PROGRAM = "its program"
+    PYTHON = "its Python worker"
+    EXECUTOR = "its executor"
+
+
+class FailsOnce:
+    """``mapInArrow`` function: passes rows on; the first attempt of partition 0 ends amid them.
+
+    An executor takes its other tasks along, whose first attempts count as failed, too.
+    """
+
+    def __init__(self, dies: Dies) -> None:
+        self._dies = dies
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -105,10 +118,17 @@ class FailsOnce:
         first = context.partitionId() == 0 and context.attemptNumber() == 0
         for number, batch in enumerate(_small(batches)):
             if first and number == 3:
-                if self._kill:
-                    os.kill(os.getpid(), 9)
-                raise OSError("the disk is gone")
+                if self._dies is Dies.PROGRAM:
+                    raise OSError("the disk is gone")
+                if self._dies is Dies.EXECUTOR:
+                    _executor().kill()
+                os.kill(os.getpid(), signal.SIGKILL)
             yield batch
+
+
+def _executor() -> psutil.Process:
+    """The JVM whose Python worker this process is."""
+    return next(each for each in psutil.Process().parents() if each.name() == "java")
 
 
 def always_fails(batches: Iterable[Any]) -> Iterator[Any]:

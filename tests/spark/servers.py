@@ -178,8 +178,8 @@ class Standalone:
         return len(self.workers) * self._cores
 
     def settings(self) -> dict[str, str]:
-        """Settings of a session on it, which takes one core of each worker."""
-        cores = {"spark.cores.max": str(len(self.workers))}
+        """Settings of a session on it, which takes all cores."""
+        cores = {"spark.cores.max": str(self.cores)}
         return {**settings(self.folder, self.version), "spark.master": self.url, **cores}
 
     def end(self) -> None:

@@ -1,11 +1,11 @@
-"""Sessions of this process, and their thorough end."""
+"""Sessions of this process, one at a time, and their thorough end."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,28 @@ import pytest
 from tests.spark.versions import environment, settings
 
 _END_S = 20.0
+
+
+class Shared:
+    """What the files of a group share, made for the first of them: a process has one SparkContext."""
+
+    def __init__(self) -> None:
+        self._kind = ""
+        self._made: Any = None
+        self._stack = contextlib.ExitStack()
+
+    def get(self, kind: str, make: Callable[[], contextlib.AbstractContextManager[Any]]) -> Any:
+        """That kind. If there is another one, it ends."""
+        if kind != self._kind:
+            self.end()
+            self._made = self._stack.enter_context(make())
+            self._kind = kind
+        return self._made
+
+    def end(self) -> None:
+        """Also of what it has changed in this process's environment."""
+        self._kind = ""
+        self._stack.close()
 
 
 @contextlib.contextmanager

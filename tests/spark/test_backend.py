@@ -15,7 +15,7 @@ import pytest
 
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.node import supervision
-from howdah.client.errors import JobFailed
+from howdah.cli.main import main
 from howdah.client.lookup.find import find
 from howdah.client.lookup.site import running
 from howdah.spark import Cluster
@@ -24,7 +24,7 @@ from tests.processes import runs
 from tests.spark import versions
 from tests.spark.backend_jobs import Started, container_folders, eventually, marked, pids, wait_for
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_container_left")]
+pytestmark = pytest.mark.usefixtures("no_container_left")
 
 
 def tell(word: str) -> tuple[str, str, str]:
@@ -33,17 +33,18 @@ def tell(word: str) -> tuple[str, str, str]:
     return word, os.environ["HOWDAH_RANK"], os.environ["HOWDAH_SPARK_FOLDER"]
 
 
-def fail() -> None:
-    raise ValueError("no such luck")
-
-
 def gone(wanted: list[int]) -> bool:
     return not any(runs(pid) for pid in wanted)
 
 
 @pytest.mark.both_sparks
-@pytest.mark.parametrize("far", [False, True], ids=["seen", "far"])
-@pytest.mark.parametrize("slots", Slots, ids=lambda slots: slots.value)
+@pytest.mark.parametrize(
+    ("slots", "far"),
+    [
+        pytest.param(Slots.HELD, True, id="held, by executors that do not see the job directory"),
+        pytest.param(Slots.SHARED, False, id="shared", marks=pytest.mark.nightly),
+    ],
+)
 def test_functions_run_in_slots_and_their_values_and_logs_come_home(
     spark: Any, slots: Slots, far: bool
 ) -> None:
@@ -58,43 +59,13 @@ def test_functions_run_in_slots_and_their_values_and_logs_come_home(
     assert marked(job.job_id) == []
 
 
-def test_in_feed_mode_the_slots_are_free_while_the_functions_run(
-    spark: Any, tmp_path: Path
-) -> None:
-    job = Started(spark, wait_for, (str(tmp_path / "go"),))
-    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
-    assert spark.range(0, 100, 1, 2).count() == 100
-    assert running(find(job.job_id)) is Running.YES
-    (tmp_path / "go").touch()
-    assert sorted(job.values().values()) == pids(tmp_path)
-
-
-def test_a_failed_job_says_why_and_the_next_one_runs(spark: Any) -> None:
-    job = Started(spark, fail, roles={"worker": 1}, attempts=1)
-    with pytest.raises(JobFailed, match="no such luck"):
-        job.values()
-    assert Started(spark, tell, ("next",), roles={"worker": 1}).values()[0][0] == "next"
-
-
-def test_two_jobs_run_in_one_session_at_the_same_time(spark: Any, tmp_path: Path) -> None:
-    one = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
-    two = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
-    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
-    (tmp_path / "go").touch()
-    assert sorted([*one.values().values(), *two.values().values()]) == pids(tmp_path)
-
-
-def test_roles_on_the_driver_take_no_slot(spark: Any) -> None:
-    roles = {"worker": 2, "chief": 1}
-    job = Started(spark, tell, ("x",), roles=roles, on_driver=frozenset({"chief"}))
-    assert len(job.values()) == 3
-
-
 def test_a_killed_coordinator_is_replaced_and_the_functions_go_on(
     spark: Any, tmp_path: Path
 ) -> None:
-    job = Started(spark, wait_for, (str(tmp_path / "go"),))
-    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+    job = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    eventually(lambda: pids(tmp_path), "it runs")
+    assert spark.range(0, 100, 1, 2).count() == 100  # the slots are free meanwhile
+    assert running(find(job.job_id)) is Running.YES
     killed = job.submission.coordinator_pid
     os.kill(killed, signal.SIGKILL)
 
@@ -107,6 +78,18 @@ def test_a_killed_coordinator_is_replaced_and_the_functions_go_on(
     assert sorted(job.values().values()) == pids(tmp_path)
 
 
+def test_a_job_file_runs_in_the_application_of_its_program(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text("import os; print('I am', os.environ['HOWDAH_RANK'])\n")
+    (tmp_path / "job.toml").write_text('command = "python train.py"\n[roles.worker]\n')
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "job.toml", "--backend", "spark"]) == 0
+    assert "I am 0" in capfd.readouterr().out
+    assert spark.range(3).count() == 3
+
+
+@pytest.mark.nightly
 def test_a_job_given_up_for_its_coordinator_says_what_that_said_last(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +103,7 @@ def test_a_job_given_up_for_its_coordinator_says_what_that_said_last(
     assert view.reason.endswith(f"it was killed by SIGKILL: {last}")
 
 
+@pytest.mark.nightly
 def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -135,6 +119,7 @@ def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
     assert not set(job.values().values()) & set(before)
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
 def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Path) -> None:
     context = spark.sparkContext
@@ -150,6 +135,7 @@ def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Pa
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("slots", Slots, ids=lambda slots: slots.value)
 def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, slots: Slots) -> None:
     job = Started(spark, tell, ("x",), slots=slots, host="nobody.invalid")
@@ -158,6 +144,7 @@ def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, slots
     assert "does not reach the coordinator at nobody.invalid:" in view.reason
 
 
+@pytest.mark.nightly
 def test_a_killed_container_process_costs_its_container_and_the_job_goes_on(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -184,6 +171,7 @@ def test_too_few_slots_are_refused_at_once_with_the_setting(spark: Any) -> None:
         Started(spark, tell, ("x",), roles={"worker": 3})
 
 
+@pytest.mark.nightly
 def test_a_job_waits_for_slots_that_are_busy_and_says_so(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "busy").mkdir()
     gate = tmp_path / "busy" / "go"

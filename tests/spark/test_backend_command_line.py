@@ -17,7 +17,8 @@ from tests.changing_folders import all_below
 from tests.spark.backend_jobs import container_folders, eventually, marked
 from tests.spark.versions import environment
 
-pytestmark = pytest.mark.timeout(300)
+# Each starts a Spark of its own; test_backend.py runs a job file in the session of the others.
+pytestmark = pytest.mark.nightly
 
 HOWDAH = (sys.executable, "-m", "howdah")
 ARGUMENTS = (
@@ -101,13 +102,6 @@ def test_a_submitted_job_outlives_its_command_and_is_looked_at_and_stopped_as_us
     eventually(lambda: not programs(), "the application has ended")
     assert marked(job_id) == [] and not container_folders()
     assert (find(job_id).logs / "spark.log").exists()
-
-
-def test_what_can_never_run_is_refused_and_the_application_ends(tmp_path: Path) -> None:
-    done = howdah(*"run --backend spark --role worker=3 -- true".split(), cwd=tmp_path)
-    assert done.returncode == 3
-    assert "spark.master = local[2]" in done.stderr and "local[3]" in done.stderr
-    eventually(lambda: not programs(), "the application has ended")
 
 
 def test_under_spark_submit_the_job_is_in_that_application(tmp_path: Path) -> None:

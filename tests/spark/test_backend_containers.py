@@ -187,18 +187,6 @@ def test_the_end_of_a_container_says_which_of_its_files_were_not_uploaded(
     run(tmp_path, test)
 
 
-def test_files_of_the_shared_folder_stay_with_the_job(tmp_path: Path) -> None:
-    async def test(harness: SparkHarness) -> None:
-        coordinator = await harness.coordinator()
-        container_id, there = await far_shared_folder(harness, coordinator, 1)
-        (there / "data").write_text("of the first stage")
-        await harness.kill_agent(container_id)
-        assert (await coordinator.ended(container_id)).unsaved == ()
-        assert (harness.directory.path / layout.SHARED / "data").read_text() == "of the first stage"
-
-    run(tmp_path, test)
-
-
 async def far_shared_folder(
     harness: SparkHarness, coordinator: Coordinator, request_id: int
 ) -> tuple[str, Path]:

@@ -3,86 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
-from howdah.backends.base import BackendError
-from howdah.backends.spark.facts import read_when_there
-from howdah.backends.spark.sessions import session_of
-from howdah.spec.model import Slots
-from howdah.storage.jobdir import list_jobs
-from tests.spark.backend_jobs import Started, container_folders, eventually, marked, pids, wait_for
+from howdah.client.lookup.find import find
+from tests.spark.backend_jobs import container_folders, eventually, marked, pids
 from tests.spark.programs import Done, run_program, start_program
 from tests.spark.servers import Standalone
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_container_left")]
-
-
-def tell() -> tuple[str, str]:
-    """What a function sees of its place."""
-    return os.environ["HOWDAH_SPARK_FOLDER"], Path("word.txt").read_text()
-
-
-def executors() -> list[psutil.Process]:
-    found: list[psutil.Process] = []
-    for process in psutil.process_iter():
-        try:
-            if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
-                if os.environ["HOWDAH_TEST_RUN"] == process.environ().get("HOWDAH_TEST_RUN"):
-                    found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
-
-
-def test_the_source_folder_travels_to_executors_that_do_not_see_it(
-    standalone_spark: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "word.txt").write_text("from afar")
-    job = Started(standalone_spark, tell, far=True, source=tmp_path / "source")
-    found = job.values()
-    assert {word for _, word in found.values()} == {"from afar"}
-    assert len({folder for folder, _ in found.values()}) == 2
-
-
-def test_a_source_folder_with_a_link_that_leads_out_is_refused_before_anything_starts(
-    standalone_spark: Any, tmp_path: Path
-) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "data").symlink_to("/elsewhere")
-    before = list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user())
-    with pytest.raises(BackendError, match="source: .*data is a link to /elsewhere, outside"):
-        Started(standalone_spark, tell, source=tmp_path / "source")
-    assert list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user()) == before
-
-
-def test_in_feed_mode_the_functions_survive_their_executors(
-    standalone_spark: Any, tmp_path: Path
-) -> None:
-    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),))
-    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
-    for executor in executors():
-        executor.kill()
-    assert standalone_spark.range(0, 10, 1, 2).count() == 10
-    (tmp_path / "go").touch()
-    assert sorted(job.values().values()) == pids(tmp_path)
-
-
-def test_in_the_foreground_a_killed_executor_costs_its_container_and_the_gang_forms_anew(
-    standalone_spark: Any, tmp_path: Path
-) -> None:
-    eventually(lambda: len(executors()) == 2, "the executors are back")
-    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), slots=Slots.HELD)
-    before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
-    executors()[0].kill()
-    eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
-    (tmp_path / "go").touch()
-    assert not set(job.values().values()) & set(before)
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("no_container_left")]
 
 
 DRIVER = """
@@ -106,32 +36,33 @@ def test_when_the_driver_program_is_killed_nothing_remains_after_seconds(tmp_pat
         eventually(lambda: not container_folders(), "no container process is left")
     finally:
         program.end()
-    directory = next(
-        each
-        for each in list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user())
-        if each.job_id == job_id
-    )
-    view = eventually(directory.final, "the end is written down")
+    view = eventually(find(job_id).final, "the end is written down")
     assert view.outcome == "stopped"
     assert "program that had the Spark session has ended" in view.reason
 
 
-def _user() -> str:
-    from howdah.storage.jobdir import user_name
+STOPPING = """
+import pathlib
+from howdah.backends.spark.facts import read_when_there
+from howdah.backends.spark.sessions import session_of
+from tests.spark.backend_jobs import Started, eventually, pids, wait_for
 
-    return user_name()
+facts = read_when_there(session_of(spark), 2, 60)
+print("facts=" + repr((facts.local, facts.capacity, facts.speculation)))
+folder = pathlib.Path({folder!r})
+job = Started(spark, wait_for, (str(folder / "go"),), roles={{"worker": 1}})
+eventually(lambda: len(pids(folder)) == 1, "it runs")
+spark.stop()
+view = job.ended()
+print(f"outcome={{view.outcome}}: {{view.reason}}")
+"""
 
 
-def test_what_the_application_has_is_read_and_a_job_ends_with_its_session(
-    standalone_spark: Any, tmp_path: Path
-) -> None:
-    facts = read_when_there(session_of(standalone_spark), 2, 60)
-    assert (facts.local, facts.capacity, facts.speculation) == (False, 2, False)
-    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
-    eventually(lambda: len(pids(tmp_path)) == 1, "it runs")
-    standalone_spark.stop()  # the last test of the file
-    view = job.ended()
-    assert view.outcome == "stopped" and "the Spark session was stopped" in view.reason
+def test_a_job_ends_with_its_session(tmp_path: Path) -> None:
+    done = run_program(STOPPING.format(folder=str(tmp_path)), tmp_path / "program", timeout_s=120)
+    assert done.told("facts") == "(True, 2, False)"
+    assert done.told("outcome").startswith("stopped: ")
+    assert "the Spark session was stopped" in done.told("outcome")
 
 
 WITH_DEVICES = """

@@ -62,16 +62,64 @@ def changed(**changes: object) -> Facts:
     return msgspec.structs.replace(GOOD, **changes)
 
 
-def test_what_fits_is_not_refused() -> None:
-    assert problems(GOOD) == ""
-    assert problems(changed(capacity=None)) == ""
+MOVING: dict[str, Any] = {"dynamic_allocation": True, "capacity": None, "query_capacity": None}
+WITH_PS = Job(command="true", roles={"worker": Role(instances=4), "ps": Role(instances=2)})
+OF_TWO_GPUS = Job(command="true", roles={"worker": Role(gpus=2)})
+HELD = {"use": Slots.HELD}
+FED = {"use": Slots.HELD, "fed": True}
 
 
-def test_too_few_slots_name_the_settings_and_what_they_must_be() -> None:
-    text = problems(changed(capacity=3, cores_max="3", task_cpus=2))
-    assert "needs 4 slots" in text and "has 3" in text
-    assert "spark.cores.max = 3" in text and "spark.task.cpus = 2" in text
-    assert "at least 8" in text
+@pytest.mark.parametrize(
+    ("facts", "given", "words"),
+    [
+        ({}, {}, []),
+        ({"capacity": None}, {}, []),
+        (
+            {"capacity": 3, "cores_max": "3", "task_cpus": 2},
+            {},
+            ["needs 4 slots", "has 3", "cores.max = 3", "task.cpus = 2", "at least 8"],
+        ),
+        # Those that are promised while executors are on their way.
+        ({"capacity": 0, "cores_max": "3"}, {}, ["the application has 3"]),
+        ({"capacity": 2, "cores_max": "5"}, {}, ["the application has 2"]),
+        ({"master": "local[2]", "capacity": 2}, {}, ["spark.master = local[2]", "local[4]"]),
+        ({}, {"job": WITH_PS}, ["needs 6 slots"]),
+        ({}, {"job": WITH_PS, "ps": True}, []),
+        (MOVING, {}, ["spark.dynamicAllocation.enabled = true"]),
+        (MOVING, HELD, []),
+        ({**MOVING, "max_executors": "2"}, HELD, []),
+        ({**MOVING, "max_executors": "2"}, FED, ["none is left for the tasks that feed it"]),
+        ({**MOVING, "max_executors": "3"}, FED, []),
+        (
+            {**MOVING, "max_executors": "1"},
+            HELD,
+            ["needs 4 slots at the same time, the application has 2 at the most", "Executors = 1"],
+        ),
+        ({"task_gpus": 1.0}, {}, ["spark.task.resource.gpu.amount gives each task 1 GPU"]),
+        ({"task_gpus": 2.0, "profile": True}, {}, ["resources gives each task 2 GPU"]),
+        ({"task_gpus": 1.0}, HELD, []),
+        ({"query_capacity": 4, "task_gpus": 1.0}, FED, ["resource.gpu.amount = 1", "resources="]),
+        (
+            {"task_gpus": 1.0},
+            {**HELD, "job": OF_TWO_GPUS},
+            ["roles.worker.gpus = 2", "spark.task.resource.gpu.amount = 2"],
+        ),
+        ({"task_gpus": 2.0}, {**HELD, "job": OF_TWO_GPUS}, []),
+        *(
+            case
+            for use in Slots
+            for case in (
+                ({"speculation": True}, {"use": use}, ["spark.speculation = false"]),
+                ({"idle_kill_s": 60}, {"use": use}, ["killOnIdleTimeout = true", "Seconds = 60 s"]),
+            )
+        ),
+    ],
+)
+def test_what_can_never_run_is_refused_with_the_settings_and_what_they_must_be(
+    facts: dict[str, Any], given: dict[str, Any], words: list[str]
+) -> None:
+    text = problems(changed(**facts), **given)
+    assert [word for word in words if word not in text] == [] and bool(text) == bool(words), text
 
 
 @pytest.mark.parametrize(
@@ -91,50 +139,12 @@ def test_settings_promise_slots(settings: dict[str, Any], slots: int | None) -> 
     assert Facts(**settings).promised == slots
 
 
-def test_too_few_slots_are_those_that_are_promised_while_executors_are_on_their_way() -> None:
-    assert "the application has 3" in problems(changed(capacity=0, cores_max="3"))
-    assert "the application has 2" in problems(changed(capacity=2, cores_max="5"))
-
-
-def test_too_few_threads_name_the_master_that_has_enough() -> None:
-    text = problems(Facts(master="local[2]", capacity=2))
-    assert "spark.master = local[2]" in text and "local[4]" in text
-
-
-def test_roles_on_the_driver_need_no_slot() -> None:
-    job = Job(command="true", roles={"worker": Role(instances=4), "ps": Role(instances=2)})
-    assert "needs 6 slots" in problems(GOOD, job)
-    assert problems(GOOD, job, ps=True) == ""
-
-
 def test_an_elastic_role_needs_its_minimum_and_asks_for_more_later() -> None:
     job = planning.expand(Job(command="true", roles={"worker": Role(instances="2..9")}))
     plan = planning.plan(job, "check")
     assert slots_needed(plan, frozenset()) == 2
     assert first_slots(plan, frozenset(), 4) == 0
     assert first_slots(plan, frozenset(), 9) == 9
-
-
-def test_dynamic_allocation_and_gpus_are_refused_where_slots_are_shared_only() -> None:
-    facts = changed(dynamic_allocation=True, capacity=None, query_capacity=None)
-    assert "spark.dynamicAllocation.enabled = true" in problems(facts)
-    assert problems(facts, use=Slots.HELD) == ""
-    assert "spark.task.resource.gpu.amount gives each task 1 GPU" in problems(
-        changed(task_gpus=1.0)
-    )
-    assert "resources gives each task 2 GPU" in problems(changed(task_gpus=2.0, profile=True))
-    assert problems(changed(task_gpus=1.0), use=Slots.HELD) == ""
-
-
-def test_with_dynamic_allocation_only_the_most_that_it_may_have_is_too_few() -> None:
-    facts = changed(dynamic_allocation=True, capacity=None, query_capacity=None, max_executors="2")
-    assert problems(facts, use=Slots.HELD) == ""
-    assert "none is left for the tasks that feed it" in problems(facts, use=Slots.HELD, fed=True)
-    more = msgspec.structs.replace(facts, max_executors="3")
-    assert problems(more, use=Slots.HELD, fed=True) == ""
-    text = problems(msgspec.structs.replace(facts, max_executors="1"), use=Slots.HELD)
-    assert "needs 4 slots at the same time, the application has 2 at the most" in text
-    assert "spark.dynamicAllocation.maxExecutors = 1" in text
 
 
 @pytest.mark.parametrize(
@@ -165,29 +175,6 @@ def test_slots_are_held_without_a_feed_and_as_the_user_says_with_one() -> None:
     assert slots_use(facts, None, feeds=False, tasks=4, others=0) == (Slots.HELD, "")
     for use in Slots:
         assert slots_use(facts, use, feeds=True, tasks=4, others=0) == (use, "")
-
-
-def test_gpus_that_the_tasks_that_feed_would_need_too_are_refused_with_the_setting() -> None:
-    text = problems(changed(query_capacity=4, task_gpus=1.0), use=Slots.HELD, fed=True)
-    assert "spark.task.resource.gpu.amount = 1" in text and "resources=" in text
-
-
-@pytest.mark.parametrize("use", Slots)
-def test_speculation_is_refused(use: Slots) -> None:
-    assert "spark.speculation = false" in problems(changed(speculation=True), use=use)
-
-
-@pytest.mark.parametrize("use", Slots)
-def test_tasks_that_spark_would_kill_while_they_wait_are_refused(use: Slots) -> None:
-    text = problems(changed(idle_kill_s=60), use=use)
-    assert "udf.killOnIdleTimeout = true" in text and "udf.idleTimeoutSeconds = 60 s" in text
-
-
-def test_gpus_that_a_task_does_not_get_are_refused() -> None:
-    job = Job(command="true", roles={"worker": Role(gpus=2)})
-    text = problems(changed(task_gpus=1.0), job, use=Slots.HELD)
-    assert "roles.worker.gpus = 2" in text and "spark.task.resource.gpu.amount = 2" in text
-    assert problems(changed(task_gpus=2.0), job, use=Slots.HELD) == ""
 
 
 def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
@@ -279,13 +266,6 @@ def test_files_are_uploaded_as_they_grow_and_again_when_they_are_replaced(tmp_pa
     assert upload() == b"new"
 
 
-def test_too_much_stays_away(tmp_path: Path) -> None:
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
-    uploader = ArtifactUploader(tmp_path, largest=99)
-    assert list(uploader.changes()) == [] and uploader.truncated == ["outputs"]
-
-
 def test_much_in_one_folder_keeps_no_other_away_and_never_what_a_rank_returns(
     tmp_path: Path,
 ) -> None:
@@ -295,6 +275,7 @@ def test_much_in_one_folder_keeps_no_other_away_and_never_what_a_rank_returns(
     (tmp_path / "logs" / "1.log").write_bytes(b"x" * 101)
     (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
     (tmp_path / "results" / "0.pkl").write_bytes(b"x" * 1000)
+    os.mkfifo(tmp_path / "outputs" / "pipe")
     assert [part.path for part in uploader.changes()] == ["results/0.pkl", "outputs/model"]
     assert uploader.truncated == ["logs"]
 
@@ -336,12 +317,6 @@ def test_a_file_that_is_written_anew_in_place_comes_home_as_it_is(
         come_home(ended=False)
     come_home(ended=True)
     assert list(uploader.changes(ended=True)) == []
-
-
-def test_what_is_no_file_stays_where_it_is(tmp_path: Path) -> None:
-    (tmp_path / "outputs").mkdir()
-    os.mkfifo(tmp_path / "outputs" / "pipe")
-    assert list(ArtifactUploader(tmp_path).changes()) == []
 
 
 def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:

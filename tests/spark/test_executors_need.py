@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,9 +12,7 @@ import pytest
 from tests.packing.environments import program
 from tests.spark.conftest import RunProgram
 from tests.spark.servers import Standalone
-from tests.spark.versions import ROOT, running
-
-pytestmark = pytest.mark.timeout(400)  # an environment is made
+from tests.spark.versions import ROOT
 
 PAGE = Path(__file__).parents[2] / "docs" / "install.md"
 PROGRAM = """
@@ -63,36 +60,6 @@ def executors_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
-PROVIDED = """
-import howdah.spark.parquet
-import howdah.spark.scoring.udf
-import howdah.spark.tfrecord.reading
-import howdah.spark.tfrecord.writing
-import pyspark
-from howdah.spark.tfrecord.codec.framing import frame
-frame([b"record"])
-"""
-
-
-def test_the_extra_has_all_that_executors_import_beside_the_pyspark_of_spark(
-    executors_python: Path,
-) -> None:
-    def imported(program: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [executors_python, "-c", program],
-            env={**os.environ, "PYTHONPATH": "", **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    assert "No module named 'pyspark'" in imported("import pyspark").stderr
-    of_spark = [*(running().home / "python" / "lib").glob("*.zip")]
-    path = os.pathsep.join(map(str, of_spark))
-    ran = imported(PROGRAM + PROVIDED, PYTHONPATH=path)
-    assert ran.returncode == 0, ran.stderr
-
-
 CLUSTER = """
 from howdah.spark import Cluster
 from howdah.spark.scoring import predict_udf
@@ -121,6 +88,7 @@ print("predicted=" + str(sum(row[0] for row in predicted)))
 """
 
 
+@pytest.mark.nightly
 def test_a_cluster_trains_and_answers_on_executors_that_have_the_extra_alone(
     executors_python: Path, run_program: RunProgram, tmp_path: Path
 ) -> None:

@@ -1,189 +1,150 @@
-"""What goes wrong in programs, plans and data, on a session whose tasks Spark tries three times."""
+"""What goes wrong in programs, plans and tasks, and what is killed, while four ranks are fed on a
+Standalone master. Which rows are sent again, and to whom, is shown in tests/spark/feed/simulation."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from howdah.backends.base import BackendError
 from howdah.client.errors import JobFailed
 from howdah.spark import Cluster, FeedError
-from tests.spark import sessions
-from tests.spark.backend_jobs import eventually
+from howdah.spark.reports import TrainReport
+from tests import leaks
+from tests.spark import programs
 from tests.spark.faulty import (
+    Dies,
     FailsOnce,
     Occupies,
     always_fails,
     count,
     double,
     ended,
+    eventually,
     raise_after,
     raise_amid,
     raise_at_once,
+    slowly_with_notes,
 )
+from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(240)
-
+RANKS = 4
 FOR_EVER = 10**11
 """Rows that nobody could feed before the test times out."""
-
-
-@pytest.fixture(scope="module")
-def spark(spark_folder: Path) -> Iterator[Any]:
-    """Two threads, three attempts."""
-    conf = {
-        "spark.master": "local[2,3]",
-    }
-    with sessions.session(spark_folder, conf) as made:
-        made.range(2).mapInArrow(lambda batches: batches, "id long").collect()
-        yield made
 
 
 def start(spark: Any, function: Any, args: Any = None, **options: Any) -> Cluster:
     return Cluster.start(spark, function, args, **{"workers": 2, "on_log": None, **options})
 
 
-def rows(spark: Any, count: int, partitions: int = 2) -> Any:
+def rows(spark: Any, count: int, partitions: int = 4) -> Any:
     return spark.range(0, count, 1, partitions)
 
 
-def totals(values: dict[int, Any]) -> dict[int, tuple[int, int]]:
-    """Rows and sum by epoch, of all ranks."""
-    found: dict[int, tuple[int, int]] = {}
-    for passes in values.values():
-        for epoch, number, total in passes:
-            before = found.get(epoch, (0, 0))
-            found[epoch] = before[0] + number, before[1] + total
-    return found
+@pytest.mark.both_sparks
+def test_each_row_comes_once_though_spark_tries_a_task_again(standalone_spark: Any) -> None:
+    """Its program fails, and its Python worker and its executor are killed, amid its rows; and once the
+    rows are shuffled before."""
+    plain = rows(standalone_spark, 2000)
+    flaky = [plain.mapInArrow(FailsOnce(dies), "id long") for dies in Dies]
+    flaky.append(plain.repartition(RANKS).mapInArrow(FailsOnce(Dies.PROGRAM), "id long"))
+    with start(standalone_spark, count, workers=RANKS) as cluster:
+        reports = [cluster.train(frame, align="none") for frame in flaky]
+        found = cluster.results(timeout_s=60)
+    assert [(each.rows, each.dropped, each.restarts) for each in reports] == [(2000, 0, 0)] * 4
+    assert [each.materialised for each in reports] == [False, False, False, True]
+    assert len(found) == RANKS
+    for run in range(len(flaky)):
+        counted = [passes[run] for passes in found.values()]
+        assert sum(number for _, number, _ in counted) == 2000
+        assert sum(total for _, _, total in counted) == sum(range(2000))
 
 
 @pytest.mark.both_sparks
-def test_an_exception_of_a_function_is_known_in_the_driver_with_its_traceback(spark: Any) -> None:
+def test_each_row_is_answered_once_though_spark_tries_a_task_again(standalone_spark: Any) -> None:
+    with start(standalone_spark, double) as cluster:
+        for dies in (Dies.PROGRAM, Dies.PYTHON):
+            asked = rows(standalone_spark, 2000).mapInArrow(FailsOnce(dies), "id long")
+            answers = cluster.inference(asked, schema="twice long").collect()
+            assert [(row.id, row.twice) for row in answers] == [(i, 2 * i) for i in range(2000)]
+
+
+@pytest.mark.nightly
+@pytest.mark.both_sparks
+def test_an_exception_of_a_function_is_known_in_the_driver_with_its_traceback(
+    standalone_spark: Any,
+) -> None:
     # Before rows come.
     with pytest.raises((FeedError, JobFailed), match="no model of that name") as raised:
-        cluster = start(spark, raise_at_once, restarts=0)
-        cluster.train(rows(spark, 1000))
+        cluster = start(standalone_spark, raise_at_once, restarts=0)
+        cluster.train(rows(standalone_spark, 1000))
     assert "raise_at_once" in str(raised.value)
 
     # While they come, and long before they have all been fed.
-    cluster = start(spark, raise_amid, restarts=0)
+    cluster = start(standalone_spark, raise_amid, restarts=0)
     with pytest.raises(FeedError, match="batch 3 is bad") as raised:
-        cluster.train(rows(spark, FOR_EVER, 8))
+        cluster.train(rows(standalone_spark, FOR_EVER, 8))
     assert "raise_amid" in str(raised.value)
     cluster.stop()
     ended(cluster.job_id)
 
     # When all have come.
-    cluster = start(spark, raise_after, restarts=0)
-    assert cluster.train(rows(spark, 1000), align="none").rows == 1000
+    cluster = start(standalone_spark, raise_after, restarts=0)
+    assert cluster.train(rows(standalone_spark, 1000), align="none").rows == 1000
     with pytest.raises(JobFailed, match="cannot save the model"):
         cluster.results(timeout_s=60)
     cluster.stop()
 
     # The next cluster of the same session does not mind.
-    with start(spark, count) as cluster:
-        assert cluster.train(rows(spark, 1000), align="none").rows == 1000
+    with start(standalone_spark, count) as cluster:
+        assert cluster.train(rows(standalone_spark, 1000), align="none").rows == 1000
     ended(cluster.job_id)
 
 
-def test_an_exception_in_the_plan_is_known_in_the_driver_and_the_cluster_lives_on(
-    spark: Any,
-) -> None:
+@pytest.mark.nightly
+@pytest.mark.both_sparks
+def test_plans_and_rows_of_all_kinds_leave_the_cluster_to_the_next(standalone_spark: Any) -> None:
+    spark = standalone_spark
     with start(spark, count) as cluster:
-        broken = rows(spark, 2000).mapInArrow(always_fails, "id long")
         with pytest.raises(FeedError, match="row 7 has no label"):
-            cluster.train(broken)
-        assert cluster.train(rows(spark, 2000), align="none").rows == 2000
-        found = cluster.results(timeout_s=60)
-    assert {passes[0] for passes in found.values()} == {(-1, 0, 0)}, "the functions were told"
-    assert sum(passes[-1][1] for passes in found.values()) == 2000
-
-
-@pytest.mark.both_sparks
-def test_each_row_comes_once_though_spark_tries_a_task_again(spark: Any) -> None:
-    with start(spark, count) as cluster:
-        flaky = rows(spark, 2000).mapInArrow(FailsOnce(), "id long")
-        assert cluster.train(flaky, align="none").rows == 2000
-        killed = rows(spark, 2000).mapInArrow(FailsOnce(kill=True), "id long")
-        assert cluster.train(killed, align="none").rows == 2000
-        found = cluster.results(timeout_s=60)
-    of_both = [passes[run] for passes in found.values() for run in (0, 1)]
-    assert sum(number for _, number, _ in of_both) == 4000
-    assert sum(total for _, _, total in of_both) == 2 * sum(range(2000))
-
-
-@pytest.mark.both_sparks
-def test_each_row_is_answered_once_though_spark_tries_a_task_again(spark: Any) -> None:
-    with start(spark, double) as cluster:
-        for flaky in (FailsOnce(), FailsOnce(kill=True)):
-            asked = rows(spark, 2000).mapInArrow(flaky, "id long")
-            answers = cluster.inference(asked, schema="twice long").collect()
-            assert [(row.id, row.twice) for row in answers] == [(i, 2 * i) for i in range(2000)]
-
-
-def test_a_slow_consumer_gets_all_rows_and_holds_the_feeders_back(spark: Any) -> None:
-    with start(spark, count, 0.02) as cluster:
-        report = cluster.train(rows(spark, 4000), align="none", timeout_s=60)
-        assert report.rows == 4000 and report.dropped == 0
-
-
-@pytest.mark.both_sparks
-def test_empty_uneven_and_missing_rows_end_together(spark: Any) -> None:
-    with start(spark, count) as cluster:
+            cluster.train(rows(spark, 2000).mapInArrow(always_fails, "id long"))
         # Six of eight partitions are empty.
         sparse = rows(spark, 800, 8).where("id >= 600")
         assert cluster.train(sparse, align="none").rows == 200
         # One partition has a hundred times what each other has.
-        even = rows(spark, 40, 4)
-        uneven = even.unionAll(rows(spark, 1000, 1))
-        report = cluster.train(uneven, align="none")
-        assert report.rows == 1040
-        report = cluster.train(uneven, align="drop")
+        report = cluster.train(rows(spark, 40).unionAll(rows(spark, 1000, 1)), align="drop")
         assert report.rows + report.dropped == 1040
         assert len({rank.batches for rank in report.ranks}) == 1, "ranks end together"
         # No rows at all.
         report = cluster.train(rows(spark, 10).where("id < 0"))
         assert (report.rows, report.batches) == (0, 0)
-        # And the cluster still works.
-        assert cluster.train(rows(spark, 1000), align="none").rows == 1000
-
-
-@pytest.mark.both_sparks
-def test_epochs_from_a_cache_have_the_same_rows(spark: Any) -> None:
-    with start(spark, count) as cluster:
-        cluster.train(rows(spark, 3000), epochs=3, cache=True, align="none")
-        found = cluster.results(timeout_s=60)
-    assert totals(found) == {epoch: (3000, sum(range(3000))) for epoch in range(3)}
-
-
-def test_other_columns_in_another_run_are_refused_with_both_named(spark: Any) -> None:
-    with start(spark, count) as cluster:
-        assert cluster.train(rows(spark, 500), align="none").rows == 500
         other = rows(spark, 500).selectExpr("cast(id as double) as id", "'x' as more")
         with pytest.raises(FeedError, match="from id: int64 to id: double, more: string"):
             cluster.train(other, align="none")
-        assert cluster.train(rows(spark, 700), align="none").rows == 700
+        assert cluster.train(rows(spark, 3000), epochs=3, cache=True, align="none").rows == 9000
+        found = cluster.results(timeout_s=60)
+    assert {passes[0] for passes in found.values()} == {(-1, 0, 0)}, "the functions were told"
+    for epoch in (-3, -2, -1):
+        assert sum(passes[epoch][2] for passes in found.values()) == sum(range(3000))
 
 
-def test_a_cluster_that_can_never_have_its_slots_is_refused_and_says_what_is_there(
-    spark: Any,
-) -> None:
-    with pytest.raises(BackendError, match="3.*2|2.*3"):
-        start(spark, count, workers=3)
-
-
+@pytest.mark.nightly
 def test_a_cluster_whose_slots_never_become_free_is_given_up_and_says_who_may_have_them(
-    spark: Any, tmp_path: Path
+    standalone_spark: Any, tmp_path: Path
 ) -> None:
-    other = rows(spark, 2).mapInArrow(Occupies(tmp_path), "id long")
+    spark = standalone_spark
+    other = rows(spark, RANKS).mapInArrow(Occupies(tmp_path), "id long")
     query = threading.Thread(target=other.collect)
     query.start()
     try:
-        eventually(lambda: len(list(tmp_path.glob("*.occupies"))) == 2, "both slots are taken")
+        eventually("all slots are taken", lambda: len([*tmp_path.glob("*.occupies")]) == RANKS)
         with pytest.raises(
             TimeoutError, match="waiting for containers: worker:0, worker:1"
         ) as told:
@@ -196,23 +157,98 @@ def test_a_cluster_whose_slots_never_become_free_is_given_up_and_says_who_may_ha
         assert cluster.train(rows(spark, 1000), align="none").rows == 1000
 
 
-def test_two_clusters_are_fed_at_once(spark: Any) -> None:
-    with start(spark, count, workers=1) as one, start(spark, count, workers=1) as two:
-        reports: dict[str, int] = {}
+# -- kills ------------------------------------------------------------------------------------------
 
-        def feed(name: str, cluster: Cluster, number: int) -> None:
-            reports[name] = cluster.train(rows(spark, number), align="none").rows
+ROWS = 4000
 
-        threads = [
-            threading.Thread(target=feed, args=("one", one, 1000)),
-            threading.Thread(target=feed, args=("two", two, 2000)),
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert reports == {"one": 1000, "two": 2000}
-        assert totals(one.results(60)) == {0: (1000, sum(range(1000)))}
-        assert totals(two.results(60)) == {0: (2000, sum(range(2000)))}
-    ended(one.job_id)
-    ended(two.job_id)
+
+class Fed:
+    """A cluster that is being fed, slowly, until `finish`."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.folder = folder
+        self.cluster = start(spark, slowly_with_notes, str(folder), slots="shared")
+        self._report: TrainReport | BaseException | None = None
+        self._thread = threading.Thread(target=self._feed, args=(spark,), daemon=True)
+        self._thread.start()
+
+    def _feed(self, spark: Any) -> None:
+        try:
+            self._report = self.cluster.train(spark.range(0, ROWS, 1, 4), align="none")
+        except BaseException as error:
+            self._report = error
+
+    def wait_generation(self, number: int) -> None:
+        """Wait until both ranks of it are fed."""
+
+        def there() -> bool:
+            if self._report is not None:
+                raise AssertionError(f"feeding has ended: {self._report!r}")
+            return all((self.folder / f"{rank}.{number}").exists() for rank in (0, 1))
+
+        eventually(f"rows in both ranks of generation {number}", there, 200)
+
+    def trainer(self, rank: int) -> psutil.Process:
+        """That rank's training process."""
+        return psutil.Process(int((self.folder / f"{rank}.1").read_text()))
+
+    def finish(self) -> tuple[TrainReport, int]:
+        """Let it go on at full speed to its end; the report, and the rows its functions counted."""
+        (self.folder / "go").touch()
+        self._thread.join(120)
+        assert isinstance(self._report, TrainReport), repr(self._report)
+        return self._report, sum(self.cluster.results(timeout_s=60).values())
+
+    def close(self) -> None:
+        (self.folder / "go").touch()
+        self.cluster.stop()
+        self._thread.join(30)
+
+
+@contextlib.contextmanager
+def fed(spark: Any, folder: Path) -> Iterator[Fed]:
+    feeding = Fed(spark, folder)
+    try:
+        feeding.wait_generation(1)
+        yield feeding
+    finally:
+        feeding.close()
+    ended(feeding.cluster.job_id)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("killed", ["the training process", "its agent"])
+def test_a_killed_training_process_makes_a_new_gang_that_gets_every_row(
+    standalone_spark: Any, tmp_path: Path, killed: str
+) -> None:
+    with fed(standalone_spark, tmp_path) as feeding:
+        trainer = feeding.trainer(1)
+        agent = next(each for each in trainer.parents() if each.name() == "howdah-agent")
+        (agent if killed == "its agent" else trainer).kill()
+        feeding.wait_generation(2)
+        assert not programs.wait_ended([trainer.pid]), "its program ended with it"
+        report, counted = feeding.finish()
+        assert (report.restarts, report.rows, report.dropped, counted) == (1, ROWS, 0, ROWS)
+
+
+@pytest.mark.nightly
+def test_a_cluster_forms_anew_on_another_worker_when_a_host_is_lost(
+    standalone_spark: Any, standalone: Standalone, tmp_path: Path
+) -> None:
+    with fed(standalone_spark, tmp_path) as feeding:
+        lost = standalone.workers[-1]
+        processes = lost.processes()
+        for each in processes:
+            with contextlib.suppress(psutil.Error):
+                each.kill()
+        standalone.add_worker()
+        feeding.wait_generation(2)
+        _, counted = feeding.finish()
+        assert counted == ROWS
+    # A lost host takes its disk along; here nobody is left who would tidy up.
+    pids = {str(each.pid) for each in processes}
+    for socket in leaks.sockets(Path(os.environ["HOWDAH_RUNTIME_DIR"])):
+        if pids & set(re.findall(r"\d+", socket.name)):
+            socket.unlink()
+    lost.end()
+    standalone.workers.remove(lost)

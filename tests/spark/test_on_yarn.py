@@ -10,24 +10,7 @@ from howdah.spark import Cluster
 from tests.hadoop.cluster import Cluster as HadoopCluster
 from tests.spark.faulty import count, double, ended
 
-pytestmark = pytest.mark.timeout(300)
-
-
-def test_a_session_on_yarn_runs_arrow_functions_in_two_executors(yarn_spark: Any) -> None:
-    import pyarrow as pa
-
-    def where(batches):  # type: ignore[no-untyped-def]
-        import os
-
-        for batch in batches:
-            yield pa.RecordBatch.from_pydict(
-                {"n": [batch.num_rows], "at": [os.environ["CONTAINER_ID"]]}
-            )
-
-    frame = yarn_spark.range(0, 100, 1, 2).mapInArrow(where, "n long, at string", barrier=True)
-    rows = frame.collect()
-    assert sum(row.n for row in rows) == 100
-    assert len({row["at"] for row in rows}) == 2
+pytestmark = pytest.mark.nightly
 
 
 def test_a_cluster_in_yarn_containers_is_fed_trained_and_asked_for_answers(
@@ -44,21 +27,14 @@ def test_a_cluster_in_yarn_containers_is_fed_trained_and_asked_for_answers(
         assert sum(total for _, _, total in passes) == sum(range(4000))
     ended(cluster.job_id)
 
-    with Cluster.start(yarn_spark, double, workers=2, on_log=None) as cluster:
+    def where_files_are(args: Any, ctx: Any) -> tuple[str, str]:
+        double(args, ctx)
+        return ctx.default_fs, ctx.absolute_path("models/m")
+
+    with Cluster.start(yarn_spark, where_files_are, workers=2, on_log=None) as cluster:
         scored = cluster.inference(yarn_spark.range(0, 500, 1, 3), schema="twice long")
         assert [(row.id, row.twice) for row in scored.collect()] == [(i, 2 * i) for i in range(500)]
-    ended(cluster.job_id)
-
-
-def where_files_are(args: Any, ctx: Any) -> tuple[str, str]:
-    return ctx.default_fs, ctx.absolute_path("models/m")
-
-
-def test_functions_on_yarn_know_the_clusters_file_system(
-    yarn_spark: Any, hadoop: HadoopCluster
-) -> None:
-    with Cluster.start(yarn_spark, where_files_are, workers=1, on_log=None) as cluster:
-        (told,) = cluster.results(timeout_s=60).values()
+        told = cluster.results(timeout_s=60)[0]
     assert told[0] == hadoop.default_fs
     assert told[1].startswith(f"{hadoop.default_fs}/user/")
     ended(cluster.job_id)

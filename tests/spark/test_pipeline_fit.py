@@ -19,7 +19,6 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import FeedError
 from howdah.spark.pipeline import Estimator, Model, keras_training, torch_training
 from howdah.spark.scoring import Make
-from tests.spark.faulty import eventually
 
 
 def softmax(x: Any, weights: Any) -> Any:
@@ -65,14 +64,6 @@ def train_mean(args: Any, ctx: Any) -> Any:
     return {"mean": mean, "held back": sorted(held_back), "seen": sorted(vars(args))}
 
 
-def train_in_company(args: Any, ctx: Any) -> Any:
-    """Goes on once a fit with the other factor is there, too."""
-    folder = Path(args.folder)
-    (folder / f"{args.factor}").touch()
-    eventually("the other fit", lambda: len(list(folder.iterdir())) == 2, 90)
-    return train_mean(args, ctx)
-
-
 def constant(value: Any) -> Any:
     mean = value["mean"]
     return lambda batch: np.full(len(batch["x"]), mean)
@@ -98,14 +89,6 @@ def resuming(args: Any, ctx: Any) -> Any:
     return {"mean": float(before)}
 
 
-def with_torch(args: Any, ctx: Any) -> Any:
-    for _ in ctx.feed().batches(4):
-        pass
-    if "never" in os.environ:
-        import torch  # noqa: F401
-    return {"mean": float(os.environ["WORLD_SIZE"])}
-
-
 def train_and_show(args: Any, ctx: Any) -> Any:
     """What it was fed; a plain sum of the features is the model."""
     fed = {
@@ -115,11 +98,6 @@ def train_and_show(args: Any, ctx: Any) -> Any:
         for name in ("train", "validation")
     }
     return {**fed, "seed": args.seed}
-
-
-def _hidden(args: Any, ctx: Any) -> Any:
-    """A name with which no job may begin."""
-    return train_mean(args, ctx)
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +123,8 @@ def mean_estimator(**params: Any) -> Estimator:
     )
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
-@pytest.mark.timeout(300)
 def test_a_pipeline_learns_the_digits_and_scores_after_a_reload(spark: Any, tmp_path: Path) -> None:
     datasets = pytest.importorskip("sklearn.datasets")
     images, labels = datasets.load_digits(return_X_y=True)
@@ -180,7 +158,6 @@ def test_a_pipeline_learns_the_digits_and_scores_after_a_reload(spark: Any, tmp_
     assert accuracy > 0.9
 
 
-@pytest.mark.timeout(300)
 def test_weights_validation_and_callbacks_reach_the_function(spark: Any, rows: Any) -> None:
     def callback(ctx: Any) -> None:
         ctx.report(called=1)
@@ -204,8 +181,8 @@ def test_weights_validation_and_callbacks_reach_the_function(spark: Any, rows: A
     assert {row.prediction for row in model.transform(rows).collect()} == {11.0}
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
-@pytest.mark.timeout(300)
 def test_columns_are_named_as_for_other_stages_and_a_fraction_is_held_back(spark: Any) -> None:
     values = [(float(i % 50), float(i), float(i)) for i in range(200)]
     data = spark.createDataFrame(values, "a double, b double, y double").repartition(3)
@@ -303,7 +280,6 @@ def test_loops_refuse_what_they_would_ignore() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(500)
 def test_a_torch_module_is_trained_without_a_loop_of_ones_own(
     spark: Any, plane: Any, tmp_path: Path
 ) -> None:
@@ -325,7 +301,6 @@ def test_a_torch_module_is_trained_without_a_loop_of_ones_own(
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(500)
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_keras_model_is_trained_without_a_loop_of_ones_own(
     spark: Any, plane: Any, tmp_path: Path, workers: int
@@ -346,7 +321,7 @@ def test_a_keras_model_is_trained_without_a_loop_of_ones_own(
     assert not place or os.path.exists(place)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_cross_validation_and_train_validation_split_choose_arguments(
     spark: Any, rows: Any
 ) -> None:
@@ -368,29 +343,7 @@ def test_cross_validation_and_train_validation_split_choose_arguments(
         assert abs(mean - 4.5) < 0.01
 
 
-@pytest.mark.timeout(300)
-def test_models_are_fitted_at_once(
-    spark: Any, rows: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    estimator = mean_estimator()
-    estimator._train = train_in_company
-    factors = [{"factor": factor, "folder": str(tmp_path)} for factor in (1.0, 50.0)]
-    grid = ParamGridBuilder().addGrid(estimator.args, factors).build()
-    search = TrainValidationSplit(
-        estimator=estimator,
-        estimatorParamMaps=grid,
-        evaluator=RegressionEvaluator(labelCol="y"),
-        seed=3,
-        parallelism=2,
-    )
-    best: Any = search.fit(rows).bestModel
-    assert abs(best.summary.values[0]["mean"] - 4.5) < 0.01
-    assert capfd.readouterr().out.count('slots="shared" is assumed') == 1
-    with pytest.raises(BadInput, match="slots is 'none'; there are 'held' and 'shared'"):
-        estimator.fit(rows, {estimator.slots: "none"})
-
-
-@pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_a_model_is_made_of_what_was_exported_or_refused_in_words(
     spark: Any, rows: Any, tmp_path: Path
 ) -> None:
@@ -407,16 +360,7 @@ def test_a_model_is_made_of_what_was_exported_or_refused_in_words(
         Estimator(failing, restarts=0).fit(rows)
 
 
-@pytest.mark.timeout(300)
-def test_a_function_may_have_any_name(spark: Any, rows: Any) -> None:
-    estimator = mean_estimator()
-    estimator._train = _hidden
-    summary = estimator.fit(rows).summary
-    assert summary.job_id.startswith("hidden-")
-    assert summary.values[0]["mean"] == 4.5
-
-
-@pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_a_fit_goes_on_from_the_checkpoint_of_an_earlier_one(spark: Any, rows: Any) -> None:
     first = Estimator(
         resuming, to_model=constant, input_mapping={"x": "x"}, checkpoint=True, restarts=0
@@ -427,11 +371,3 @@ def test_a_fit_goes_on_from_the_checkpoint_of_an_earlier_one(spark: Any, rows: A
     assert again.summary.values[0]["mean"] == 1.0
     with pytest.raises(BadInput, match="resume='nothing'"):
         first.fit(rows, {first.resume: "nothing"})
-
-
-def test_the_framework_is_that_of_the_function(
-    rows: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
-    estimator = Estimator(with_torch, to_model=constant, restarts=0)
-    assert estimator.fit(rows).summary.values == {0: {"mean": 1.0}}
-    assert 'framework="pytorch" is assumed' in capfd.readouterr().out

@@ -14,8 +14,6 @@ from howdah.client.errors import BadInput
 from howdah.spark.pipeline import Estimator, Model
 from howdah.spark.scoring import Make
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
-
 
 def train(args: Any, ctx: Any) -> Any:
     raise AssertionError("nothing is trained here")
@@ -72,6 +70,7 @@ def test_a_model_scores_in_a_pipeline_that_is_saved_and_loaded(
     assert PipelineModel.load(place).transform(rows).first().prediction == 0.0
 
 
+@pytest.mark.nightly
 def test_a_model_in_the_home_folder_is_saved_with_its_files(
     spark: Any, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +92,7 @@ def test_of_a_model_that_only_executors_see_the_path_is_saved(spark: Any, tmp_pa
     assert Model.load(str(tmp_path / "saved")).predictor.path == elsewhere
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
 def test_parameters_have_defaults_setters_copies_and_words(spark: Any, rows: Any) -> None:
     model = Model(twice, input_mapping={"x": "x"})

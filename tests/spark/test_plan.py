@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -21,7 +20,6 @@ from howdah.spark.feed.control.plan import (
     resumption,
 )
 from howdah.spark.feed.control.run_state import RunState
-from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
@@ -47,40 +45,35 @@ def endpoint(rank: int, host: str = "here", folder: str = "/a") -> Endpoint:
     return Endpoint(rank=rank, host=host, folder=folder)
 
 
-def test_a_batch_is_allowed_when_every_rank_can_have_one_of_its_number() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4)})
-    assert (now.batches, now.final) == (4, False)
+END = True
+"""Of a rank that knows it."""
 
 
-def test_nothing_is_allowed_before_every_rank_has_said_what_it_holds() -> None:
-    now = allowance(Align.DROP, [0, 1, 2], {0: held(7), 1: held(4)})
-    assert (now.batches, now.final) == (0, False)
-
-
-def test_a_rank_that_knows_its_end_ends_the_epoch_for_all_when_rows_are_dropped() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4, final=True)})
-    assert (now.batches, now.final) == (4, True)
-
-
-def test_a_rank_with_rows_to_come_may_still_be_the_poorest() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(2), 1: held(4, final=True)})
-    assert (now.batches, now.final) == (2, False)
-
-
-def test_poorer_ranks_pad_as_far_as_the_richest_goes() -> None:
-    some = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(4, final=True)})
-    assert (some.batches, some.final) == (7, False)
-    all_ = allowance(Align.PAD, [0, 1], {0: held(9, final=True), 1: held(4, final=True)})
-    assert (all_.batches, all_.final, all_.empty) == (9, True, ())
-
-
-def test_a_rank_without_a_batch_cannot_pad() -> None:
-    before = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(0, final=True)})
-    assert before.batches == 0
-    after = allowance(Align.PAD, [0, 1], {0: held(7, final=True), 1: held(0, final=True)})
-    assert after.empty == (1,)
-    none = allowance(Align.PAD, [0, 1], {0: held(0, final=True), 1: held(0, final=True)})
-    assert (none.batches, none.final, none.empty) == (0, True, ())
+@pytest.mark.parametrize(
+    ("align", "holds", "batches", "final", "empty"),
+    [
+        pytest.param(Align.DROP, [(7,), (4,)], 4, False, (), id="as many as every rank can have"),
+        pytest.param(Align.DROP, [(7,), (4,), None], 0, False, (), id="one has said nothing"),
+        pytest.param(Align.DROP, [(7,), (4, END)], 4, True, (), id="the poorest knows its end"),
+        pytest.param(Align.DROP, [(2,), (4, END)], 2, False, (), id="one may yet be the poorest"),
+        pytest.param(Align.PAD, [(7,), (4, END)], 7, False, (), id="the poorer pads"),
+        pytest.param(Align.PAD, [(9, END), (4, END)], 9, True, (), id="as far as the richest"),
+        pytest.param(Align.PAD, [(7,), (0, END)], 0, False, (), id="nothing to pad with yet"),
+        pytest.param(Align.PAD, [(7, END), (0, END)], 7, True, (1,), id="nothing to pad with"),
+        pytest.param(Align.PAD, [(0, END), (0, END)], 0, True, (), id="no rows at all"),
+    ],
+)
+def test_so_many_batches_are_allowed(
+    align: Align,
+    holds: list[tuple[int, bool] | None],
+    batches: int,
+    final: bool,
+    empty: tuple[int, ...],
+) -> None:
+    state = {rank: held(each[0], final=len(each) == 2) for rank, each in enumerate(holds) if each}
+    now = allowance(align, [*range(len(holds))], state)
+    assert (now.empty, now.final or bool(empty)) == (empty, final)
+    assert empty or now.batches == batches
 
 
 @given(
@@ -110,26 +103,6 @@ def test_what_was_allowed_is_never_taken_back(
     totals = [sum(parts) for parts in growth]
     if not before.empty:
         assert before.batches == (min(totals) if align is Align.DROP else max(totals))
-
-
-@given(RANGES)
-def test_merging_keeps_exactly_the_offsets(ranges: list[tuple[int, int]]) -> None:
-    found = merged(ranges)
-    assert {x for a, b in found for x in range(a, b)} == {x for a, b in ranges for x in range(a, b)}
-    assert all(a < b for a, b in found)
-    assert all(first[1] < second[0] for first, second in itertools.pairwise(found))
-
-
-@given(st.integers(0, 40), st.integers(0, 40), RANGES)
-def test_what_is_left_out_and_what_is_sent_make_up_the_batch(
-    start: int, length: int, ranges: list[tuple[int, int]]
-) -> None:
-    skip = merged(ranges)
-    parts = without([(start, start + length)], skip)
-    left_out = {x for a, b in skip for x in range(a, b)}
-    assert [x for a, b in parts for x in range(a, b)] == [
-        x for x in range(start, start + length) if x not in left_out
-    ]
 
 
 def test_a_run_goes_on_where_all_ranks_together_were() -> None:
@@ -186,8 +159,21 @@ def test_a_trainer_that_was_not_reached_comes_last() -> None:
 
 
 def again(partition: int, attempt: int, **fields: object) -> AssignmentRequest:
+    given = {"epoch": 0, **fields}
     return AssignmentRequest(
-        feed="train", run=1, epoch=0, partition=partition, attempt=attempt, host="here", **fields
+        feed="train", run=1, partition=partition, attempt=attempt, host="here", **given
+    )
+
+
+def fed(partition: int, attempt: int, rank: int, rows: int, epoch: int = 0) -> Fed:
+    return Fed(
+        feed="train",
+        run=1,
+        epoch=epoch,
+        partition=partition,
+        attempt=attempt,
+        rank=rank,
+        rows=rows,
     )
 
 
@@ -200,17 +186,7 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
         run.begin(word)
         rank = run.choose(word, endpoints)[0].rank
         taken[rank] = taken.get(rank, 0) + 1
-        run.note_sent(
-            Fed(
-                feed="train",
-                run=1,
-                epoch=0,
-                partition=partition,
-                attempt=partition,
-                rank=rank,
-                rows=7,
-            )
-        )
+        run.note_sent(fed(partition, partition, rank, 7))
     assert taken == {0: 10, 1: 10, 2: 10}
 
 
@@ -223,28 +199,10 @@ def test_partitions_take_turns_among_the_ranks_where_they_are_exchanged() -> Non
     for epoch in range(4):
         of_epoch: list[int] = []
         for partition in range(6):
-            ask = AssignmentRequest(
-                feed="train",
-                run=1,
-                epoch=epoch,
-                partition=partition,
-                attempt=6 * epoch + partition,
-                host="here",
-                folder="/a",
-            )
+            ask = again(partition, 6 * epoch + partition, epoch=epoch, folder="/a")
             run.begin(ask)
             of_epoch.append(run.choose(ask, places)[0].rank)
-            run.note_sent(
-                Fed(
-                    feed="train",
-                    run=1,
-                    epoch=epoch,
-                    partition=partition,
-                    attempt=ask.attempt,
-                    rank=of_epoch[-1],
-                    rows=100,
-                )
-            )
+            run.note_sent(fed(partition, ask.attempt, of_epoch[-1], 100, epoch))
         taken.append(of_epoch)
     assert taken == [[(p + epoch) % 3 for p in range(6)] for epoch in range(4)]
 
@@ -267,17 +225,7 @@ def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
         word = again(partition, attempt=partition, rank=rank, rows=250)
         run.note_sent(word)
         rank = run.choose(word, endpoints)[0].rank
-        run.note_sent(
-            Fed(
-                feed="train",
-                run=1,
-                epoch=0,
-                partition=partition,
-                attempt=partition,
-                rank=rank,
-                rows=250,
-            )
-        )
+        run.note_sent(fed(partition, partition, rank, 250))
     assert run.epoch(0).rows == {0: 500, 1: 500}
 
 
@@ -299,17 +247,7 @@ def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     for partition, attempt, rows in ((0, 0, 6), (1, 1, 2), (0, 2, 4)):
         run.begin(again(partition, attempt))
-        run.note_sent(
-            Fed(
-                feed="train",
-                run=1,
-                epoch=0,
-                partition=partition,
-                attempt=attempt,
-                rank=0,
-                rows=rows,
-            )
-        )
+        run.note_sent(fed(partition, attempt, 0, rows))
     epoch = run.epoch(0)
     assert epoch.finished == {(0, 0): 10, (0, 1): 2}
     assert (epoch.expected_rows(), epoch.active) == (6, {})
@@ -332,18 +270,8 @@ def test_rows_that_a_trainer_has_of_a_broken_connection_are_not_dropped(lost: bo
     for _ in range(2):
         goes_on(1 if lost else 2, 70, lost=lost, offset=50 if lost else 0)
         assert run.epoch(0).dropped == {(0, (0, 0)): [(70, 100)]}
-    run.note_sent(
-        Fed(feed="train", run=1, epoch=0, partition=0, attempt=1 if lost else 2, rank=1, rows=50)
-    )
+    run.note_sent(fed(0, 1 if lost else 2, 1, 50))
     assert run.epoch(0).dropped == {(0, (0, 0)): []}
-
-
-def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
-    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
-    assert not run.begin(again(0, attempt=5))
-    assert run.begin(again(0, attempt=9))
-    assert run.superseded(again(0, attempt=5))
-    assert not run.superseded(again(0, attempt=9))
 
 
 def test_a_restart_counts_rows_that_come_again_and_rows_that_nobody_knows_any_more() -> None:

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
 from howdah.spark.errors import ScoringError
@@ -23,8 +22,6 @@ from howdah.spark.scoring import Function, Make, predict_udf, score, worker
 from howdah.spark.scoring.files import FilesAccess, ModelFiles
 from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
-
-pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +56,7 @@ def test_every_row_keeps_its_columns_and_its_place(numbers: Any) -> None:
     assert all(row.double == row.id and row.size == 7 for row in rows)
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
 def test_columns_may_have_any_names(spark: Any) -> None:
     rows = spark.range(0, 3, 1, 1).selectExpr("id as `a.b`", "-id as `c``d`", "struct(id as b) a")
@@ -74,16 +72,85 @@ def test_columns_may_have_any_names(spark: Any) -> None:
     assert [tuple(row) for row in of_columns.collect()] == [(2 * i,) * 3 for i in range(3)]
 
 
-def test_a_function_gets_batches_of_the_size_asked_for(numbers: Any) -> None:
-    def sizes(batch: dict[str, Any]) -> Any:
+def in_worker(rows: pa.RecordBatch, function: Any, **plan: Any) -> pa.Table:
+    """What a Python worker of Spark makes of them."""
+    predictor = cloudpickle.dumps(Function(function=function))
+    scored = worker.score_batches(worker.ScoringPlan(predictor=predictor, **plan), iter([rows]))
+    return pa.Table.from_batches(scored)
+
+
+@pytest.mark.parametrize(("pad", "sizes"), [(False, [6] * 24 + [1]), (True, [6] * 25)])
+def test_a_function_gets_batches_of_the_size_asked_for(pad: bool, sizes: list[int]) -> None:
+    def size(batch: dict[str, Any]) -> Any:
         return np.full(len(batch["x"]), len(batch["x"]))
 
-    whole = score(numbers.coalesce(1), sizes, inputs={"id": "x"}, batch_size=600, keep=())
-    assert [row[0] for row in whole.collect()] == [600] * 2400 + [100] * 100
-    padded = score(
-        numbers.coalesce(1), sizes, inputs={"id": "x"}, batch_size=600, keep=(), pad=True
+    found = in_worker(pa.record_batch({"x": range(25)}), size, batch_size=6, pad=pad)
+    assert found["prediction"].to_pylist() == sizes
+
+
+def test_columns_become_tensors_of_their_shape() -> None:
+    rows = pa.record_batch(
+        {
+            "pair": [[1.0, 2.0]] * 4,
+            "text": ["a"] * 4,
+            "id": range(4),
+            "value": pa.array([0.5] * 4, pa.float32()),
+        }
     )
-    assert [row[0] for row in padded.collect()] == [600] * 2500
+    found = in_worker(
+        rows,
+        lambda batch: {name: [f"{v.dtype} {v.shape}"] * 4 for name, v in batch.items()},
+        inputs=(("pair", "pair"), ("text", "text"), ("id", "both"), ("value", "both")),
+        shapes=(("pair", (2, 1)),),
+    )
+    assert found.slice(3).to_pylist() == [
+        {"pair": "float64 (4, 2, 1)", "text": "object (4,)", "both": "float64 (4, 2)"}
+    ]
+
+
+def test_answers_of_many_types_become_columns() -> None:
+    def answers(batch: dict[str, Any]) -> dict[str, Any]:
+        n = len(batch["id"])
+        return {
+            "half": np.ones(n, "float16"),
+            "byte": np.full(n, 255, "uint8"),
+            "wide": np.full(n, 2**40, "uint64"),
+            "flag": np.ones(n, bool),
+            "name": np.array(["x"] * n),
+            "ragged": [list(range(i % 3 + 1)) for i in range(n)],
+            "cube": np.zeros((n, 2, 3), "float32"),
+            "day": np.full(n, np.datetime64("2024-01-02")),
+        }
+
+    found = in_worker(pa.record_batch({"id": range(3)}), answers)
+    assert {field.name: str(field.type) for field in found.schema} == {
+        "half": "float",
+        "byte": "int16",
+        "wide": "int64",
+        "flag": "bool",
+        "name": "string",
+        "ragged": "list<item: int64>",
+        "cube": "list<item: list<item: float>>",
+        "day": "date32[day]",
+    }
+    row = found.to_pylist()[2]
+    assert (row["byte"], row["wide"], row["ragged"]) == (255, 2**40, [0, 1, 2])
+    assert (row["cube"], str(row["day"])) == ([[0.0] * 3] * 2, "2024-01-02")
+
+
+@pytest.mark.parametrize(
+    ("rows", "plan", "text"),
+    [
+        ({"x": [[1.0], [1.0, 2.0]]}, {"shapes": (("x", (1,)),)}, "'x' have 1 to 2 values"),
+        ({"y": [1.0]}, {"outputs": (("z", "y"),)}, "the model answers 'prediction', not 'z'"),
+        ({"x": [1, 2]}, {}, "has 1 rows for 2 rows"),
+    ],
+)
+def test_what_does_not_fit_in_the_workers_is_said_with_the_numbers(
+    rows: dict[str, Any], plan: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(ScoringError, match=text):
+        in_worker(pa.record_batch(rows), lambda batch: [1.0], **plan)
 
 
 def echo(batch: dict[str, Any]) -> Any:
@@ -112,35 +179,6 @@ def test_a_batch_that_arrow_cannot_join_is_scored_in_parts(
     ]
 
 
-def test_columns_become_tensors_of_their_shape(spark: Any, numbers: Any) -> None:
-    seen = score(
-        numbers.limit(4),
-        lambda batch: {name: [f"{v.dtype} {v.shape}"] * 4 for name, v in batch.items()},
-        inputs={
-            "pair": "pair",
-            "price": "price",
-            "text": "text",
-            "id": "both",
-            "value": "both",
-        },
-        keep=(),
-        batch_size=4,
-        schema="pair string, price string, text string, both string",
-    ).first()
-    assert seen.asDict() == {
-        "pair": "float32 (4, 2)",
-        "price": "float64 (4,)",
-        "text": "object (4,)",
-        "both": "float64 (4, 2)",
-    }
-    reshaped = score(
-        spark.createDataFrame([([1.0, 2.0, 3.0, 4.0],)], "image array<double>"),
-        lambda batch: batch["image"].transpose(0, 2, 1),
-        shapes={"image": (2, 2)},
-    ).first()
-    assert reshaped.prediction == [[1.0, 3.0], [2.0, 4.0]]
-
-
 def test_nulls_are_masked_for_functions_and_null_in_the_columns_kept(spark: Any) -> None:
     rows = [(1, True, 1.5, "a"), (None, None, None, None)]
     data = spark.createDataFrame(rows, "i int, b boolean, d double, s string").coalesce(1)
@@ -158,6 +196,7 @@ def test_nulls_are_masked_for_functions_and_null_in_the_columns_kept(spark: Any)
     ]
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
 def test_vectors_of_spark_ml_are_matrices(spark: Any) -> None:
     data = spark.createDataFrame(
@@ -168,36 +207,7 @@ def test_vectors_of_spark_ml_are_matrices(spark: Any) -> None:
     assert scored.first().features == Vectors.dense([1.0, 2.0])
 
 
-def test_answers_of_many_types_become_columns(spark: Any) -> None:
-    def answers(batch: dict[str, Any]) -> dict[str, Any]:
-        n = len(batch["id"])
-        return {
-            "half": np.ones(n, "float16"),
-            "byte": np.full(n, 255, "uint8"),
-            "wide": np.full(n, 2**40, "uint64"),
-            "flag": np.ones(n, bool),
-            "name": np.array(["x"] * n),
-            "ragged": [list(range(i % 3 + 1)) for i in range(n)],
-            "cube": np.zeros((n, 2, 3), "float32"),
-            "day": np.full(n, np.datetime64("2024-01-02")),
-        }
-
-    scored = score(spark.range(3), answers)
-    assert [field.simpleString() for field in scored.schema][1:] == [
-        "half:float",
-        "byte:smallint",
-        "wide:bigint",
-        "flag:boolean",
-        "name:string",
-        "ragged:array<bigint>",
-        "cube:array<array<float>>",
-        "day:date",
-    ]
-    row = scored.collect()[2]
-    assert (row.byte, row.wide, row.name, str(row.day)) == (255, 2**40, "x", "2024-01-02")
-    assert row.cube == [[0.0] * 3] * 2
-
-
+@pytest.mark.nightly
 def test_a_schema_turns_answers_into_its_types(spark: Any) -> None:
     scored = score(
         spark.range(3),
@@ -229,6 +239,7 @@ def test_what_does_not_fit_is_said_before_anything_runs(spark: Any, tmp_path: Pa
         score(data, "memory://nowhere/model.pt")
 
 
+@pytest.mark.nightly
 def test_a_column_that_is_there_twice_is_refused_where_it_is_needed(spark: Any) -> None:
     data = spark.sql("select id, id as x, id as x from range(3)")
 
@@ -250,22 +261,7 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_needed(spark: Any) 
     assert [tuple(row) for row in scored().collect()] == [(0, 0, 1), (1, 1, 2), (2, 2, 3)]
 
 
-def test_what_does_not_fit_in_the_workers_is_said_with_the_numbers(spark: Any) -> None:
-    data = spark.createDataFrame([([1.0],), ([1.0, 2.0],)], "x array<double>").coalesce(1)
-    plain = spark.range(0, 2, 1, 1)
-    short = {"y": [1.0]}
-    cases: list[tuple[Any, Any, dict[str, str] | None, str]] = [
-        (data, lambda batch: {"y": batch["x"]}, None, "cannot be double"),
-        (plain, lambda batch: short, None, "has 1 rows for 2 rows"),
-        (plain, lambda batch: short, {"z": "y"}, "the model answers 'y', not 'z'"),
-    ]
-    with pytest.raises(Exception, match="rows of column 'x' have 1 to 2 values"):
-        score(data, lambda batch: batch["x"], shapes={"x": (1,)}, schema="y double").collect()
-    for frame, function, outputs, text in cases:
-        with pytest.raises(Exception, match=text):
-            score(frame, function, schema="y double", outputs=outputs).collect()
-
-
+@pytest.mark.nightly
 def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_path: Path) -> None:
     weights = tmp_path / "weights.txt"
     weights.write_text("3")
@@ -291,25 +287,6 @@ def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_p
     assert run() == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
-@pytest.mark.parametrize("scheme", ["", "local://"])
-def test_a_function_of_columns_takes_the_model_that_is_there_when_its_tasks_run(
-    spark: Any, tmp_path: Path, scheme: str
-) -> None:
-    """It may live as long as its application, and its model be trained anew under the same path."""
-    weights = tmp_path / "weights.txt"
-    weights.write_text("3.0")
-
-    def make(path: str) -> Any:
-        factor = float(Path(path).read_text())
-        return lambda batch: batch["x"] * factor
-
-    times = predict_udf(spark, Make(f"{scheme}{weights}", make=make), "double", inputs=["x"])
-    frame = spark.range(1, 3).coalesce(1).select(times("id").alias("y"))
-    for factor in (3.0, 10.0):
-        weights.write_text(str(factor))
-        assert [row.y for row in frame.collect()] == [factor, 2 * factor]
-
-
 def test_a_model_that_cannot_be_loaded_anew_stays_as_it_was(tmp_path: Path) -> None:
     """It may just be written, or be away until it is."""
     weights = tmp_path / "weights.txt"
@@ -333,19 +310,7 @@ def test_a_model_that_cannot_be_loaded_anew_stays_as_it_was(tmp_path: Path) -> N
     assert found == [3.0, 3.0, 3.0, 10.0]
 
 
-@pytest.mark.parametrize("scheme", ["file:", "file://"])
-def test_a_path_may_be_given_as_spark_writes_it(spark: Any, tmp_path: Path, scheme: str) -> None:
-    weights = tmp_path / "weights.txt"
-    weights.write_text("3")
-
-    def make(path: str) -> Any:
-        factor = int(Path(path).read_text())
-        return lambda batch: {"y": batch["id"] * factor}
-
-    frame = score(spark.range(3), Make(f"{scheme}{weights}", make=make), keep=())
-    assert [row.y for row in frame.collect()] == [0, 3, 6]
-
-
+@pytest.mark.nightly
 def test_a_url_is_fetched_and_decimals_stay_exact_in_kept_columns(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -362,6 +327,7 @@ def test_a_url_is_fetched_and_decimals_stay_exact_in_kept_columns(
     assert tuple(row) == (decimal.Decimal("1.25"), 6.25)
 
 
+@pytest.mark.nightly
 def test_a_folder_and_a_file_on_hdfs_are_fetched(spark: Any, hadoop: Cluster) -> None:
     place = f"{hadoop.default_fs}/tmp/{uuid.uuid4().hex}"
     hdfs = Hdfs(place)
@@ -387,16 +353,6 @@ def test_a_folder_and_a_file_on_hdfs_are_fetched(spark: Any, hadoop: Cluster) ->
         hdfs.remove(place, recursive=True)
 
 
-def test_a_predictor_may_be_given_as_a_function_of_it(spark: Any) -> None:
-    frame = score(spark.range(2), Function(function=lambda batch: batch["id"] + 1))
-    assert StructType([StructField(*_of(field)) for field in frame.schema]) == frame.schema
-    assert [row.prediction for row in frame.collect()] == [1, 2]
-
-
-def _of(field: Any) -> tuple[Any, ...]:
-    return field.name, field.dataType, field.nullable
-
-
 @pytest.mark.both_sparks
 def test_a_model_is_a_function_of_columns(spark: Any, numbers: Any) -> None:
     double = predict_udf(
@@ -420,6 +376,7 @@ def test_a_model_is_a_function_of_columns(spark: Any, numbers: Any) -> None:
     )
 
 
+@pytest.mark.nightly
 def test_a_function_of_columns_that_does_not_fit_is_refused(spark: Any, numbers: Any) -> None:
     for schema, inputs, said in (
         ("float", None, "does not say what its inputs are called"),

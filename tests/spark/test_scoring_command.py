@@ -16,8 +16,6 @@ from howdah.client.errors import ExitCode
 from howdah.spark.tfrecord import read_tfrecords, write_tfrecords
 from tests.spark.versions import environment
 
-pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
-
 PROGRAM = """
 import json
 
@@ -89,6 +87,7 @@ def test_parquet_becomes_json_with_all_columns(
     assert spark.read.json(str(folder / "out")).columns == ["answer", "id"]
 
 
+@pytest.mark.nightly
 def test_csv_becomes_tfrecords_which_are_scored_again(spark: Any, folder: Path) -> None:
     (folder / "rows.csv").write_text("name,x\na,1.5\nb,2.5\n")
     first = str(folder / "first")
@@ -104,6 +103,7 @@ def test_csv_becomes_tfrecords_which_are_scored_again(spark: Any, folder: Path) 
     assert sorted(map(tuple, spark.read.parquet(second).collect())) == [("a", 13.5), ("b", 22.5)]
 
 
+@pytest.mark.nightly
 def test_options_of_tfrecord_files_count(
     spark: Any, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,7 +161,7 @@ def test_what_is_wrong_is_said_in_words(
         assert text in told and "Traceback" not in told
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.nightly
 def test_it_starts_spark_where_there_is_none(folder: Path, parquet: str) -> None:
     words = ["score", *MODEL, "--input", parquet, "--output", "out", "--master", "local[1]"]
     words += ["--mapping", "x=x", "--output-mapping", "y=y"]

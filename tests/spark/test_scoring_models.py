@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
-from howdah.client.errors import BadInput
-from howdah.spark.scoring import Keras, SavedModel, Torch, predict_udf, score
-
-# Looked for, not imported: each worker of a run collects this file.
-if not (find_spec("tensorflow") and find_spec("torch")):
-    pytest.skip("TensorFlow and PyTorch are not installed here", allow_module_level=True)
+from howdah.spark.errors import ScoringError
+from howdah.spark.scoring import Keras, SavedModel, Torch, predict_udf, score, worker
+from howdah.spark.scoring.files import FilesAccess, ModelFiles
 
 BEGIN = """
 import sys
@@ -58,6 +56,37 @@ torch.export.save(program, f"{folder}/exported.pt2")
 """
 
 
+def test_modules_of_torch_score_batches_as_they_are_saved_and_a_state_dict_wants_its_module(
+    tmp_path: Path,
+) -> None:
+    import torch
+
+    net = factory()
+    net.weight.data = torch.tensor([[3.14, 1.618]])
+    torch.save(net.state_dict(), tmp_path / "state.pt")
+    torch.jit.script(net).save(str(tmp_path / "script.pt"))
+    features = pa.array([[float(i), 1.0] for i in range(40)])
+
+    def scored(name: str, how: Any = None) -> list[float]:
+        plan = worker.ScoringPlan(
+            predictor=pickle.dumps(Torch(str(tmp_path / name), factory=how)),
+            files=ModelFiles(FilesAccess.SEEN, str(tmp_path / name)),
+            inputs=(("features", "input"),),
+            outputs=(("", "y"),),
+            batch_size=7,
+            schema=pa.schema([("y", pa.float32())]),
+        )
+        batches = worker.score_batches(plan, iter([pa.record_batch({"features": features})]))
+        return [value for batch in batches for value in batch["y"].to_pylist()]
+
+    np.testing.assert_allclose(scored("script.pt"), expected(), rtol=1e-5)
+    np.testing.assert_allclose(scored("state.pt", factory), expected(), rtol=1e-5)
+    with pytest.raises(ScoringError, match="say what makes the module"):
+        scored("state.pt")
+    with pytest.raises(ScoringError, match="is neither on the driver's machine nor on"):
+        scored("nothing.pt")
+
+
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One linear function, saved in every way. By a process for each framework: both together end
@@ -88,7 +117,7 @@ def factory() -> Any:
     return torch.nn.Linear(2, 1, bias=False)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.nightly
 def test_a_saved_model_scores_by_its_signature(pairs: Any, models: Path) -> None:
     frame = score(pairs, SavedModel(str(models / "saved")))
     types = {field.name: field.dataType.simpleString() for field in frame.schema}
@@ -120,14 +149,14 @@ def test_a_saved_model_scores_by_its_signature(pairs: Any, models: Path) -> None
         score(pairs, str(models / "saved"), inputs={"features": "x"}).collect()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.nightly
 @pytest.mark.parametrize("file", ["model.keras", "model.h5"])
 def test_a_keras_file_scores(pairs: Any, models: Path, file: str) -> None:
     frame = score(pairs, Keras(str(models / file)), outputs={"out": "y"}, schema="y float")
     np.testing.assert_allclose([row.y for row in frame.collect()], expected(), rtol=1e-5)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.nightly
 @pytest.mark.parametrize("file", ["script.pt", "exported.pt2", "state.pt"])
 def test_a_torch_file_scores(pairs: Any, models: Path, file: str) -> None:
     how = factory if file == "state.pt" else None
@@ -139,12 +168,3 @@ def test_a_torch_file_scores(pairs: Any, models: Path, file: str) -> None:
         batch_size=7,
     )
     np.testing.assert_allclose([row.prediction for row in frame.collect()], expected(), rtol=1e-5)
-
-
-def test_a_state_dict_wants_its_module(pairs: Any, models: Path) -> None:
-    with pytest.raises(Exception, match="say what makes the module"):
-        score(pairs, str(models / "state.pt"), inputs={"features": "input"}).collect()
-    with pytest.raises(Exception, match="is neither on the driver's machine nor on"):
-        score(pairs, str(models / "nothing.pt"), inputs={"features": "input"}).collect()
-    with pytest.raises(BadInput, match="the rows have no column"):
-        score(pairs, str(models / "state.pt"), inputs={"feature": "input"})

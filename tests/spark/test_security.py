@@ -18,7 +18,8 @@ from howdah.wire.messages import AgentHello, ClientHello
 from tests.spark.conftest import RunProgram
 from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(400)
+# Another application needs a process of its own, and another worker.
+pytestmark = pytest.mark.nightly
 
 ATTACKS = """
 import json, os
@@ -112,19 +113,17 @@ def test_tasks_of_another_application_get_nothing_from_a_job_and_give_it_nothing
     standalone_spark: Any,
     run_program: RunProgram,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Spark, a task of another application speaks to the ports of a job's trainers, agents and
     coordinator: without TLS, with TLS, and with the certificates and keys of a job of its own.
     It gets no answer, and the job trains on exactly its own rows."""
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
     create("other-1", tmp_path / "other")
     files = {path.name: path.read_text() for path in (tmp_path / "other").iterdir()}
     with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
         trainers = {place.port for place in cluster.places}
         ports = sorted({*_ports(), *trainers})
         assert len(trainers) == 2
-        standalone.add_worker()
+        theirs = standalone.add_worker()
         told = {
             "ports": ports,
             "files": files,
@@ -136,6 +135,8 @@ def test_tasks_of_another_application_get_nothing_from_a_job_and_give_it_nothing
         )
         report = cluster.train(standalone_spark.range(0, 2000, 1, 4), align="none")
         values = cluster.results()
+    theirs.end()
+    standalone.workers.remove(theirs)
     heard = json.loads(done.told("heard"))
     assert {port for port, _, _ in heard} == set(ports)
     assert {role for _, role, _ in heard} == {"plain", "", *ROLES}

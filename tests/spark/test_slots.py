@@ -17,15 +17,10 @@ from tests.spark import programs, sessions
 from tests.spark.faulty import count, ended, eventually, slowly_with_notes
 from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(300)
+# Sessions of their own: how often tasks are tried, and dynamic allocation, are settings of an application.
+pytestmark = pytest.mark.nightly
 
 ROWS = 4000
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Job directories of their own."""
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(scope="module")

@@ -31,14 +31,6 @@ def gather(args: Any, ctx: Any) -> Any:
     return seen
 
 
-def fail_when_told(args: Any, ctx: Any) -> Any:
-    for _ in ctx.feed().batches(10):
-        pass_on = Path(args)
-        while not pass_on.exists():
-            time.sleep(0.05)
-        raise ArithmeticError("between two micro-batches")
-
-
 class Source:
     """A folder of JSON files: each is one micro-batch."""
 
@@ -75,7 +67,6 @@ def wait_for(condition: Any) -> None:
 
 
 @pytest.mark.both_sparks
-@pytest.mark.timeout(400)
 def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -101,7 +92,7 @@ def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
         assert cluster.results()[0] == [[1, 2], [3], [4, 5, 6], [7]]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,18 +120,6 @@ def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
         assert cluster.results() == {0: [[1]]}
 
 
-@pytest.mark.timeout(400)
-def test_a_program_that_has_enough_ends_the_stream(spark: Any, tmp_path: Path) -> None:
-    source = Source(spark, tmp_path / "in")
-    source.add(1, 777, 2)
-    source.add(3)
-    with cluster_of(spark, gather) as cluster:
-        stream = cluster.train_stream(source.stream())
-        assert stream.wait(120).micro_batches == 1
-        assert stream.stopped and not stream.query.isActive
-        assert [777 in values for values in cluster.results()[0]] == [True]
-
-
 def gather_then_wait(folder: str, ctx: Any) -> Any:
     """Takes one micro-batch; has enough once a file ``go`` is there."""
     seen: list[int] = []
@@ -152,7 +131,7 @@ def gather_then_wait(folder: str, ctx: Any) -> Any:
     return seen
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_a_program_that_has_enough_between_two_micro_batches_ends_the_stream(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -167,51 +146,7 @@ def test_a_program_that_has_enough_between_two_micro_batches_ends_the_stream(
         assert cluster.results() == {0: [1]}
 
 
-@pytest.mark.timeout(400)
-def test_a_program_that_has_enough_between_two_rdds_ends_the_dstream(
-    spark: Any, tmp_path: Path
-) -> None:
-    from pyspark.streaming import StreamingContext
-
-    context = StreamingContext(spark.sparkContext, 1)
-    stream = context.queueStream([spark.sparkContext.parallelize([{"value": 1}], 1)])
-    used, over = threading.Event(), threading.Event()
-    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
-        feed_dstream(cluster, stream, on_end=lambda error: over.set())
-        stream.foreachRDD(lambda rdd: used.set())
-        context.start()
-        try:
-            assert used.wait(240)
-            (tmp_path / "go").touch()
-            assert over.wait(240)
-        finally:
-            context.stop(stopSparkContext=False, stopGraceFully=False)
-        assert cluster.results() == {0: [1]}
-
-
-@pytest.mark.timeout(400)
-def test_a_cluster_whose_program_has_enough_takes_no_other_run(spark: Any, tmp_path: Path) -> None:
-    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
-        assert not cluster.train(spark.range(1).selectExpr("id as value")).stopped
-        (tmp_path / "go").touch()
-        assert cluster.train(spark.range(9).selectExpr("id as value")).stopped
-        assert cluster.results() == {0: [0]}
-
-
-@pytest.mark.timeout(400)
-def test_a_cluster_whose_program_had_enough_and_returned_takes_no_other_run(
-    spark: Any, tmp_path: Path
-) -> None:
-    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
-        assert not cluster.train(spark.range(1).selectExpr("id as value")).stopped
-        (tmp_path / "go").touch()
-        wait_for(lambda: cluster.status().outcome is not None)
-        report = cluster.train(spark.range(9).selectExpr("id as value"))
-        assert (report.stopped, report.rows) == (True, 0)
-        assert cluster.results() == {0: [0]}
-
-
-@pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -228,24 +163,7 @@ def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
         cluster.stop()
 
 
-@pytest.mark.timeout(400)
-def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: Path) -> None:
-    source = Source(spark, tmp_path / "in")
-    source.add(1)
-    go = tmp_path / "go"
-    cluster = cluster_of(spark, fail_when_told, str(go))
-    try:
-        stream = cluster.train_stream(source.stream())
-        wait_for(lambda: stream.query.isActive)
-        go.touch()
-        with pytest.raises(FeedError, match="between two micro-batches"):
-            stream.wait(120)
-        assert not stream.query.isActive
-    finally:
-        cluster.stop()
-
-
-@pytest.mark.timeout(400)
+@pytest.mark.nightly
 @pytest.mark.parametrize("saves", [False, True])
 def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_stream(
     spark: Any, tmp_path: Path, saves: bool
@@ -284,7 +202,7 @@ def test_a_restart_after_a_micro_batch_goes_on_from_what_was_saved_or_ends_the_s
         cluster.stop()
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.nightly
 def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add(1)
@@ -299,8 +217,8 @@ def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
         cluster.stop()
 
 
+@pytest.mark.nightly
 @pytest.mark.both_sparks
-@pytest.mark.timeout(400)
 def test_a_dstream_feeds_each_of_its_rdds(spark: Any) -> None:
     from pyspark.streaming import StreamingContext
 

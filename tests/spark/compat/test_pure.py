@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import importlib
 import os
 import pickle
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -146,13 +147,6 @@ def test_the_programs_of_the_guide_from_tensorflowonspark_find_these_modules(
 # -- paths ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["adl", "s3a", "viewfs", "wasbs", "abfs", "gs", "http", "hdfs"])
-def test_a_path_with_a_scheme_stays_as_it_is(scheme: str) -> None:
-    path = f"{scheme}://bucket/x"
-    ctx = SimpleNamespace(defaultFS="file://", working_dir="/w", user="u")
-    assert TFNode.hdfs_path(ctx, path) == path
-
-
 @pytest.mark.parametrize(
     ("default_fs", "path", "expected"),
     [
@@ -165,6 +159,10 @@ def test_a_path_with_a_scheme_stays_as_it_is(scheme: str) -> None:
         ("hdfs://nn:8020", "foo", "hdfs://nn:8020/user/ann/foo"),
         ("viewfs://nn", "foo", "viewfs://nn/user/ann/foo"),
         ("s3a://bucket", "foo", "s3a://bucket/foo"),
+        *(
+            ("file://", path, path)
+            for path in ("adl://b/x", "s3a://b/x", "http://b/x", "hdfs:///x")
+        ),
     ],
 )
 def test_other_paths_are_on_the_default_file_system(
@@ -182,42 +180,38 @@ def test_the_local_file_system_has_one_name(configured: str | None) -> None:
 # -- rows -------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def queued(*items: Any) -> Iterator[TFManager.TFManager]:
+    """A manager with those in its queue, and the end of the feed."""
+    manager = TFManager.start(b"key", ["input", "output"])
+    queue = manager.get_queue("input")
+    assert queue is not None
+    for item in (*items, None):
+        queue.put(item)
+    yield manager
+    manager.shutdown()
+
+
 def test_a_data_feed_gives_batches_until_its_queue_ends() -> None:
-    manager = TFManager.start(b"key", ["input", "output"])
-    queue = manager.get_queue("input")
-    assert queue is not None
-    for number in range(10):
-        queue.put(number)
-    queue.put(None)
-    feed = TFNode.DataFeed(manager)
-    assert feed.next_batch(2) == [0, 1] and not feed.should_stop()
-    assert feed.next_batch(4) == [2, 3, 4, 5] and not feed.should_stop()
-    assert feed.next_batch(10) == [6, 7, 8, 9] and feed.should_stop()
-    assert TFManager.connect(manager.address, b"key") is manager
-    manager.shutdown()
-
-
-def test_a_batch_to_be_answered_ends_with_its_partition() -> None:
-    manager = TFManager.start(b"key", ["input", "output"])
-    queue = manager.get_queue("input")
-    assert queue is not None
-    for item in (1, 2, marker.EndPartition(), 3, None):
-        queue.put(item)
-    feed = TFNode.DataFeed(manager, train_mode=False)
-    assert [feed.next_batch(10), feed.next_batch(10)] == [[1, 2], [3]]
-    assert feed.should_stop()
-    manager.shutdown()
-
-
-def test_a_mapping_gives_tensors_by_name_in_the_order_of_the_columns() -> None:
-    manager = TFManager.start(b"key", ["input", "output"])
-    queue = manager.get_queue("input")
-    assert queue is not None
-    for item in (("a0", "b0"), ("a1", "b1"), None):
-        queue.put(item)
-    feed = TFNode.DataFeed(manager, input_mapping={"b": "y", "a": "x"})
-    assert feed.next_batch(2) == {"x": ["a0", "a1"], "y": ["b0", "b1"]}
-    manager.shutdown()
+    with queued(*range(5), marker.EndPartition(), *range(5, 10)) as manager:
+        manager.set("state", "running")
+        assert manager.get("state") == "running"
+        feed = TFNode.DataFeed(manager)
+        assert feed.next_batch(2) == [0, 1] and not feed.should_stop()
+        assert feed.next_batch(4) == [2, 3, 4, 5] and not feed.should_stop()
+        assert feed.next_batch(10) == [6, 7, 8, 9] and feed.should_stop()
+        assert TFManager.connect(manager.address, b"key") is manager
+    with pytest.raises(ConnectionError, match="no manager at"):
+        TFManager.connect("nowhere", b"abc")
+    # Where each batch is to be answered it ends with its partition.
+    with queued(1, 2, marker.EndPartition(), 3) as manager:
+        feed = TFNode.DataFeed(manager, train_mode=False)
+        assert [feed.next_batch(10), feed.next_batch(10)] == [[1, 2], [3]]
+        assert feed.should_stop()
+    # A mapping gives tensors by name, in the order of the columns.
+    with queued(("a0", "b0"), ("a1", "b1")) as manager:
+        feed = TFNode.DataFeed(manager, input_mapping={"b": "y", "a": "x"})
+        assert feed.next_batch(2) == {"x": ["a0", "a1"], "y": ["b0", "b1"]}
 
 
 def test_a_row_that_is_none_does_not_end_the_feed() -> None:
@@ -260,24 +254,14 @@ def test_answers_go_back_block_by_block_whatever_the_batch_size() -> None:
     assert answered.answers == [[0, -1, -2, -3, -4], [-5], [-6, -7, -8, -9]]
 
 
-def test_more_answers_than_rows_are_refused() -> None:
-    feed = _Answered(2).feed()
+def test_answers_come_before_the_next_rows_and_are_no_more_than_rows() -> None:
+    answered = _Answered(2, 2)
+    feed = answered.feed()
     feed.next_batch(2)
     with pytest.raises(RuntimeError, match="more results than rows"):
         feed.batch_results([1, 2, 3])
-
-
-def test_rows_taken_before_the_last_ones_are_answered_are_refused() -> None:
-    feed = _Answered(2, 2).feed()
-    feed.next_batch(2)
     with pytest.raises(RuntimeError, match="batch_results"):
         feed.next_batch(2)
-
-
-def test_terminating_stops_the_feed() -> None:
-    answered = _Answered(5, 5)
-    feed = answered.feed()
-    feed.next_batch(2)
     feed.terminate()
     assert answered.stopped and feed.mgr.get("state") == "terminating"
 
@@ -501,10 +485,17 @@ def test_a_context_counts_those_that_train() -> None:
 
 
 def test_deprecated_functions_say_so_in_the_known_words() -> None:
-    with pytest.raises(Exception, match="DEPRECATED: Use TFNode.DataFeed class instead"):
-        TFNode.next_batch(None, 1)
-    with pytest.raises(Exception, match="DEPRECATED: Use higher-level APIs"):
-        TFSparkNode.TFNodeContext().start_cluster_server()
+    ctx = TFSparkNode.TFNodeContext()
+    calls: dict[str, Callable[[], Any]] = {
+        "TFNode.DataFeed class": lambda: TFNode.next_batch(None, 1),
+        "TFNode.DataFeed": lambda: TFNode.batch_results(None, []),
+        "": lambda: TFNode.terminate(None),
+        "higher-level APIs": lambda: ctx.start_cluster_server(1, rdma=True),
+        " ": lambda: ctx.export_saved_model(None, "x", "serve", {}),
+    }
+    for words, call in calls.items():
+        with pytest.raises(Exception, match=f"DEPRECATED: Use {words.strip()}"):
+            call()
 
 
 @pytest.mark.parametrize(
@@ -574,16 +565,10 @@ def test_sparks_gpus_come_first_then_free_ones(
     requested: int | None, given: list[str], free: list[str], expected: list[str]
 ) -> None:
     assert _choose(requested, given, free) == expected
-
-
-def test_on_kubernetes_only_sparks_gpus_are_used() -> None:
-    assert _choose(None, [], ["0"], kubernetes=True) == []
-    assert _choose(None, ["3"], ["0"], kubernetes=True) == ["3"]
-
-
-def test_gpus_that_are_not_there_are_refused() -> None:
     with pytest.raises(RuntimeError, match=r"Unable to allocate 2 GPU\(s\)"):
         _choose(2, [], [])
+    # On Kubernetes there are no others.
+    assert _choose(None, given, free, kubernetes=True) == given
 
 
 @pytest.mark.parametrize("worker", range(5))

@@ -1,4 +1,4 @@
-"""TFCluster on a Standalone master with two workers of one core, as TensorFlowOnSpark's own tests."""
+"""TFCluster on a Standalone master with four slots, as TensorFlowOnSpark's own tests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ from howdah.compat.tensorflowonspark import TFCluster, TFNode
 from howdah.compat.tensorflowonspark.TFCluster import InputMode
 from howdah.spark.errors import FeedError
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def sc(standalone_spark: Any) -> Any:
@@ -40,6 +38,7 @@ def _write_square(args: Any, ctx: Any) -> None:
     Path(args.folder, str(ctx.worker_num)).write_text(str((args.base + ctx.worker_num) ** 2))
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFCluster: arguments reach the functions")
 def test_arguments_reach_the_functions(sc: Any, tmp_path: Path) -> None:
     args = argparse.Namespace(folder=str(tmp_path), base=2)
@@ -77,6 +76,7 @@ def _fail(args: Any, ctx: Any) -> None:
             raise RuntimeError("FAKE exception during training")
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "TFCluster: an exception while feeding", "TFCluster: a second cluster after a failed one"
 )
@@ -96,6 +96,7 @@ def _fail_late(args: Any, ctx: Any) -> None:
     raise RuntimeError("FAKE exception after feeding")
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFCluster: a late exception, with grace")
 def test_an_exception_after_feeding_fails_the_shutdown(sc: Any) -> None:
     cluster = _run(sc, _fail_late)
@@ -120,6 +121,7 @@ def _ports(args: Any, ctx: Any) -> list[bool]:
     return [*told, ctx.tmp_socket is None, free()]
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "TFCluster: the port is released", "TFCluster: the port is the program's to release"
 )
@@ -159,6 +161,7 @@ def _describe(args: Any, ctx: Any) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "TFCluster.run: nodes, template, cluster_info and attributes",
     "TFNodeContext: attributes",
@@ -214,7 +217,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(sc: Any) -> None:
         _run(sc, _squares, eval_node=True)
     with pytest.raises(ValueError, match="requires 2 nodes, but only 1 executors available"):
         _run(sc, _squares, nodes=1, num_ps=1, master_node="chief")
-    with pytest.raises(BackendError, match="needs 9 slots at the same time, the application has 2"):
+    with pytest.raises(BackendError, match="needs 9 slots at the same time, the application has 4"):
         _run(sc, _squares, nodes=9)
 
 
@@ -230,6 +233,7 @@ def _collect(args: Any, ctx: Any) -> list[Any]:
     return rows
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "TFCluster.train: rows of any type arrive as they were",
     "TFCluster.train: DataFrames arrive as Row objects",
@@ -270,6 +274,7 @@ def _enough(args: Any, ctx: Any) -> int:
     return rows
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("DataFeed.terminate ends the feeding")
 def test_a_terminated_feed_ends_without_the_rest_of_the_rows(sc: Any) -> None:
     cluster = _run(sc, _enough)
@@ -287,6 +292,7 @@ def _idle(args: Any, ctx: Any) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "TFCluster.train: the feed times out", "TFCluster.shutdown: functions that do not end"
 )
@@ -308,6 +314,7 @@ def _terminate_when_told(args: Any, ctx: Any) -> list[Any]:
     return rows
 
 
+@pytest.mark.nightly
 def test_a_function_that_terminates_after_the_last_rows_ends_the_stream(
     sc: Any, tmp_path: Path
 ) -> None:
@@ -337,6 +344,7 @@ def _imports(args: Any, ctx: Any) -> list[str | None]:
     return [Found.__name__, compat.__name__, type(args).__module__, keras]
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("install(): import tensorflowonspark, in functions and modules")
 def test_functions_and_modules_may_import_tensorflowonspark(sc: Any, tmp_path: Path) -> None:
     from howdah.compat import tensorflowonspark
@@ -367,6 +375,7 @@ def test_functions_and_modules_may_import_tensorflowonspark(sc: Any, tmp_path: P
             tensorflowonspark.uninstall()
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFCluster.tensorboard_url")
 def test_tensorboard_shows_the_folder_that_was_named(sc: Any, tmp_path: Path) -> None:
     def summarise(args: Any, ctx: Any) -> None:

@@ -19,7 +19,7 @@ from howdah.compat.tensorflowonspark.pipeline import (
 
 WEIGHTS = (3.14, 1.618)
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 def _fit_line(args: Any, ctx: Any) -> None:

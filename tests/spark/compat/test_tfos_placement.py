@@ -16,7 +16,7 @@ from howdah.spark import Cluster
 from tests.spark import sessions
 from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(300)]
 
 CORES = 3
 

@@ -21,7 +21,7 @@ import pytest
 PROGRAMS = Path(__file__).parent / "programs"
 OURS = "howdah.compat.tensorflowonspark"
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(500)]
 
 Run = Callable[..., str]
 

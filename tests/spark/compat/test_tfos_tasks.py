@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 from howdah.compat.tensorflowonspark import (
-    TFManager,
     TFNode,
     TFParallel,
     TFSparkNode,
     gpu_info,
-    marker,
     reservation,
     util,
 )
 from howdah.compat.tensorflowonspark.pipeline import Namespace, TFEstimator, TFModel
+from tests.spark.compat import test_pure, test_reservation
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +42,14 @@ def _square(args: Any, ctx: Any) -> tuple[int, int, str]:
     return args["base"] + ctx.worker_num**2, ctx.num_workers, ctx.defaultFS
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFParallel: without a barrier")
 def test_instances_run_as_slots_come_free_and_return_values(sc: Any) -> None:
     found = TFParallel.run(sc, _square, {"base": 1}, 5, use_barrier=False)
     assert found == [(1 + n * n, 5, "file://") for n in range(5)]
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFParallel: with a barrier")
 def test_instances_run_at_the_same_time_with_a_barrier(sc: Any, tmp_path: Path) -> None:
     def meet(args: Any, ctx: Any) -> list[str]:
@@ -64,12 +65,14 @@ def test_instances_run_at_the_same_time_with_a_barrier(sc: Any, tmp_path: Path) 
     assert TFParallel.run(sc, meet, str(tmp_path), 2) == [["0", "1"]] * 2
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFParallel: more instances than slots")
 def test_more_instances_than_slots_are_refused_at_once_with_a_barrier(sc: Any) -> None:
     with pytest.raises(ValueError, match="num_executors=3 with use_barrier=True needs 3 slots"):
         TFParallel.run(sc, _square, {"base": 1}, 3)
 
 
+@pytest.mark.nightly
 def test_an_instance_that_raises_fails_the_call_and_leaves_no_trace(sc: Any) -> None:
     def fail(args: Any, ctx: Any) -> None:
         raise RuntimeError("no such model")
@@ -84,6 +87,7 @@ def test_an_instance_that_raises_fails_the_call_and_leaves_no_trace(sc: Any) -> 
 # -- TFNode, TFSparkNode ----------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("TFNode: paths of three file systems")
 def test_paths_are_made_absolute_by_file_system(sc: Any) -> None:
     def find() -> list[list[str]]:
@@ -108,63 +112,36 @@ def test_paths_are_made_absolute_by_file_system(sc: Any) -> None:
     assert TFNode.hdfs_path(plain, "x") == f"hdfs://n/user/{user}/x"
 
 
-@pytest.mark.tfos("TFNode: batches of 2, 4 and the rest", "TFManager: queues and values")
-def test_a_data_feed_over_a_managers_queue(sc: Any) -> None:
-    def read() -> list[Any]:
-        manager = TFManager.start(b"abc", ["input", "output"], "local")
-        queue: Any = manager.get_queue("input")
-        for number in range(10):
-            queue.put(number)
-            if number == 4:
-                queue.put(marker.EndPartition())
-        queue.put(None)
-        manager.set("state", "running")
-        feed = TFNode.DataFeed(manager)
-        told: list[Any] = [manager.get("state"), TFManager.connect(manager.address, b"abc").address]
-        told[1] = told[1] == manager.address
-        for size in (2, 4, 10):
-            told += [feed.next_batch(size), feed.should_stop()]
-        return told
-
-    expected = ["running", True, [0, 1], False, [2, 3, 4, 5], False, [6, 7, 8, 9], True]
-    assert in_task(sc, read) == expected
-    with pytest.raises(ConnectionError, match="no manager at"):
-        TFManager.connect("nowhere", b"abc")
-
-
-@pytest.mark.tfos("TFNode: functions of the past")
-def test_functions_of_the_past_say_what_to_use(sc: Any) -> None:
-    def call() -> list[str]:
-        ctx = TFSparkNode.TFNodeContext()
-        told: list[str] = []
-        for function in (
-            lambda: TFNode.next_batch(None, 1),
-            lambda: TFNode.batch_results(None, []),
-            lambda: TFNode.terminate(None),
-            lambda: ctx.start_cluster_server(1, rdma=True),
-            lambda: ctx.export_saved_model(None, "x", "serve", {}),
-        ):
-            try:
-                function()
-            except Exception as error:
-                told.append(str(error))
-        return told
-
-    told = in_task(sc, call)
-    assert len(told) == 5 and all(text.startswith("DEPRECATED: Use ") for text in told)
-
-
-@pytest.mark.tfos("TFSparkNode: the cluster spec")
-def test_the_cluster_spec_is_made_of_what_nodes_say(sc: Any) -> None:
-    def spec() -> dict[str, list[str]]:
-        nodes = [
-            {"executor_id": 2, "job_name": "worker", "host": "h1", "port": 2222},
-            {"executor_id": 0, "job_name": "ps", "host": "h0", "port": 2220},
-            {"executor_id": 1, "job_name": "worker", "host": "h0", "port": 2221},
-        ]
-        return TFSparkNode.cluster_spec(nodes)
-
-    assert in_task(sc, spec) == {"ps": ["h0:2220"], "worker": ["h0:2221", "h1:2222"]}
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "shown",
+    [
+        pytest.param(
+            test_pure.test_a_data_feed_gives_batches_until_its_queue_ends,
+            marks=pytest.mark.tfos(
+                "TFNode: batches of 2, 4 and the rest", "TFManager: queues and values"
+            ),
+            id="a data feed",
+        ),
+        pytest.param(
+            test_pure.test_deprecated_functions_say_so_in_the_known_words,
+            marks=pytest.mark.tfos("TFNode: functions of the past"),
+            id="functions of the past",
+        ),
+        pytest.param(
+            test_pure.test_the_cluster_spec_is_in_the_order_of_the_numbers,
+            marks=pytest.mark.tfos("TFSparkNode: the cluster spec"),
+            id="the cluster spec",
+        ),
+        pytest.param(
+            test_reservation.test_reservations_are_done_when_all_are_there,
+            marks=pytest.mark.tfos("reservation: the store"),
+            id="the store of reservations",
+        ),
+    ],
+)
+def test_what_is_shown_without_spark_holds_in_a_task(sc: Any, shown: Callable[[], None]) -> None:
+    in_task(sc, shown)
 
 
 # -- GPUs -------------------------------------------------------------------------------------------
@@ -194,59 +171,73 @@ class _Machine:
             return os.environ["CUDA_VISIBLE_DEVICES"]
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("devices", "given", "asked", "expected"),
+    [
+        pytest.param(
+            ["0", "1"],
+            [],
+            [(argparse.Namespace(num_gpus=2), "ps")],
+            ["0,1"],
+            marks=pytest.mark.tfos(
+                "TFSparkNode: GPUs wanted and there", "TFSparkNode: free GPUs where Spark has none"
+            ),
+            id="free ones",
+        ),
+        pytest.param(
+            ["0", "1"],
+            [],
+            [({}, "ps")],
+            ["0"],
+            marks=pytest.mark.tfos("TFSparkNode: one GPU unless said otherwise"),
+            id="one",
+        ),
+        pytest.param(
+            ["0", "1", "2"],
+            [],
+            [({}, "ps", 0), ({}, "worker", 1), ({}, "worker", 2)],
+            ["0", "2", "0"],
+            marks=pytest.mark.tfos("TFSparkNode: GPUs by the place in the cluster spec"),
+            id="different ones on a host",
+        ),
+        pytest.param(
+            ["0", "1"],
+            ["5", "6"],
+            [({},), ({"num_gpus": 1},)],
+            ["5,6", "5"],
+            marks=pytest.mark.tfos("TFSparkNode: Spark's GPU resources come first"),
+            id="Spark's",
+        ),
+        pytest.param(
+            ["0"],
+            [],
+            [({}, "worker", 0, True)],
+            [""],
+            marks=pytest.mark.tfos("TFSparkNode: on Kubernetes only Spark's GPUs"),
+            id="none on Kubernetes",
+        ),
+        pytest.param([], [], [({},)], [""], id="none"),
+    ],
+)
+def test_a_node_uses_the_gpus_that_are_its_own(
+    sc: Any, devices: list[str], given: list[str], asked: list[tuple[Any, ...]], expected: list[str]
+) -> None:
+    def use() -> list[str]:
+        machine = _Machine(devices, given)
+        return [machine.use(*each) for each in asked]
+
+    assert in_task(sc, use) == expected
+
+
+@pytest.mark.nightly
 @pytest.mark.tfos("TFSparkNode: GPUs wanted where none are")
 def test_gpus_that_are_not_there_fail_the_node(sc: Any) -> None:
     with pytest.raises(Exception, match=r"Unable to allocate 1 GPU\(s\) from available GPUs: \[\]"):
         in_task(sc, lambda: _Machine([]).use({"num_gpus": 1}))
-    assert in_task(sc, lambda: _Machine([]).use({})) == ""
 
 
-@pytest.mark.tfos(
-    "TFSparkNode: GPUs wanted and there", "TFSparkNode: free GPUs where Spark has none"
-)
-def test_free_gpus_are_used_where_spark_gives_none(sc: Any) -> None:
-    args = argparse.Namespace(num_gpus=2)
-    assert in_task(sc, lambda: _Machine(["0", "1"]).use(args, job_name="ps")) == "0,1"
-
-
-@pytest.mark.tfos("TFSparkNode: one GPU unless said otherwise")
-def test_one_gpu_is_used_if_nothing_is_said(sc: Any) -> None:
-    assert in_task(sc, lambda: _Machine(["0", "1"]).use({}, job_name="ps")) == "0"
-
-
-@pytest.mark.tfos("TFSparkNode: GPUs by the place in the cluster spec")
-def test_nodes_of_one_host_use_different_gpus(sc: Any) -> None:
-    def use() -> list[str]:
-        machine = _Machine(["0", "1", "2"])
-        return [
-            machine.use({}, "ps", 0),
-            machine.use({}, "worker", 1),
-            machine.use({}, "worker", 2),
-        ]
-
-    assert in_task(sc, use) == ["0", "2", "0"]
-
-
-@pytest.mark.tfos("TFSparkNode: Spark's GPU resources come first")
-def test_sparks_gpus_come_before_free_ones(sc: Any) -> None:
-    def use() -> list[str]:
-        machine = _Machine(["0", "1"], given=["5", "6"])
-        return [machine.use({}), machine.use({"num_gpus": 1})]
-
-    assert in_task(sc, use) == ["5,6", "5"]
-
-
-@pytest.mark.tfos("TFSparkNode: on Kubernetes only Spark's GPUs")
-def test_on_kubernetes_only_sparks_gpus_are_used(sc: Any) -> None:
-    def use() -> list[str]:
-        return [
-            _Machine(["0"]).use({}, kubernetes=True),
-            _Machine(["0"], given=["5"]).use({}, kubernetes=True),
-        ]
-
-    assert in_task(sc, use) == ["", "5"]
-
-
+@pytest.mark.nightly
 @pytest.mark.tfos("util: single_node_env, get_ip_address, find_in_path")
 def test_the_utilities_work_in_a_task(sc: Any, tmp_path: Path) -> None:
     (tmp_path / "tool").touch()
@@ -285,19 +276,7 @@ def _register(address: reservation.KeyedAddress, number: int) -> int:
     return len(found)
 
 
-@pytest.mark.tfos("reservation: the store")
-def test_a_store_counts_what_is_missing(sc: Any) -> None:
-    def count() -> list[Any]:
-        store = reservation.Reservations(3)
-        told: list[Any] = [store.remaining()]
-        for node in range(3):
-            store.add({"node": node})
-            told += [store.remaining(), store.done()]
-        return [*told, len(store.get())]
-
-    assert in_task(sc, count) == [3, 2, False, 1, False, 0, True, 3]
-
-
+@pytest.mark.nightly
 @pytest.mark.tfos("reservation: server and client", "reservation: several clients")
 def test_nodes_in_tasks_register_with_the_driver(sc: Any, server: reservation.Server) -> None:
     address = server.start()
@@ -322,6 +301,7 @@ def _in_environment(**env: str) -> list[Any]:
         return [server.get_server_ip(), server.get_server_ports()]
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos(
     "reservation: the host of TFOS_SERVER_HOST",
     "reservation: this machine's address",
@@ -337,6 +317,7 @@ def test_host_and_ports_come_from_the_environment(sc: Any) -> None:
     assert ports == [9997, 9998, 9999]
 
 
+@pytest.mark.nightly
 @pytest.mark.tfos("reservation: no port is free")
 def test_a_taken_port_is_passed_over_or_refused(sc: Any) -> None:
     def bind() -> list[Any]:

@@ -20,14 +20,10 @@ from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
     Available,
     Close,
-    Enough,
-    FeedRefused,
     HandedOut,
     OffsetQuery,
     OffsetReply,
     Position,
-    Returned,
-    Stop,
     Taken,
     TrainerHello,
 )
@@ -92,32 +88,6 @@ def test_a_program_is_told_how_many_batches_an_epoch_has_where_that_is_known(
     rig.end()
     with pytest.raises(ValueError, match="at least one row"):
         feed.steps(0)
-
-
-def test_short_last_batches_are_dropped_when_asked(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none")
-    give(rig, (0, 10))
-    rig.fed()
-    epoch = next(iter(feed))
-    assert values(epoch.batches(4, drop_last=True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    done = rig.controller.wait(HandedOut, lambda message: message.done)
-    assert (done.rows, done.dropped) == (8, 2)
-
-
-@pytest.mark.parametrize("partitions", [0, 3])
-def test_epochs_without_rows_end(rig: Rig, partitions: int) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open()
-    for partition in range(partitions):
-        give(rig, partition=partition)
-    rig.fed()
-    rig.credit(0, final=True)
-    done = rig.controller.wait(HandedOut, lambda message: message.done)
-    assert (done.rows, done.batches, done.dropped) == (0, 0, 0)
-    assert values(next(iter(feed)).batches(4)) == []
-    held = rig.controller.wait(Available, lambda message: message.final)
-    assert (held.batches, held.rows) == (0, 0)
 
 
 def test_the_poorer_rank_pads_with_its_own_rows(rig: Rig) -> None:
@@ -198,33 +168,6 @@ def test_cached_epochs_are_shuffled_by_seed_epoch_and_rank(rig: Rig) -> None:
     assert first[1] != other[1]
 
 
-def test_cached_epochs_keep_to_the_masters_permits(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(epochs=2, cache=True)
-    give(rig, (0, 8))
-    rig.fed()
-    rig.credit(2, final=True)
-    rig.credit(1, final=True, epoch=1)
-    batches = feed.batches(4)
-    assert values([next(batches) for _ in range(3)]) == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
-    done = rig.controller.wait(HandedOut, lambda message: message.done and message.epoch == 1)
-    assert (done.batches, done.dropped) == (1, 4)
-
-
-def test_leaving_an_epoch_drops_its_rest(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none", epochs=2)
-    give(rig, (0, 10))
-    rig.fed()
-    found = iter(feed)
-    assert next(next(found).batches(4))["y"].tolist() == [0, 1, 2, 3]
-    give(rig, (10, 12), epoch=1)
-    rig.fed(epoch=1)
-    assert values(next(found).batches(4)) == [[10, 11]]
-    done = rig.controller.wait(HandedOut, lambda message: message.done and message.epoch == 0)
-    assert (done.rows, done.dropped) == (4, 6)
-
-
 def test_iteration_that_was_left_goes_on_with_the_next_row(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none")
@@ -262,21 +205,6 @@ def test_the_position_knows_each_row_handed_out(rig: Rig) -> None:
     rig.fed()
     assert next(batches)["y"].tolist() == [24, 25, 26, 27, 28, 29]
     assert feed.position() == Position(run=1, epoch=1)
-
-
-def test_the_position_in_a_shuffled_epoch_knows_each_row(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none", epochs=2, cache=True, shuffle=1)
-    give(rig, (0, 20), (20, 40))
-    rig.fed()
-    found = iter(feed)
-    values(next(found).batches(10))
-    batches = next(found).batches(7)
-    given = [value for _ in range(4) for value in next(batches)["y"].tolist()]
-    position = feed.position()
-    assert position.epoch == 1 and position.batches == 4
-    rows = [offset for a, b in position.rows[0] for offset in range(a, b)]
-    assert rows == sorted(given)
 
 
 @pytest.mark.parametrize("shuffle", [None, 1], ids=["as it came", "shuffled"])
@@ -353,74 +281,6 @@ def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None
         rig.trainers[0].feed("other").restore(b"nonsense")
 
 
-def test_a_later_attempt_goes_on_where_the_earlier_one_was(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none")
-    earlier = rig.feeder(attempt=4)
-    writer = earlier.open(SCHEMA)
-    writer.write_batch(numbers((0, 5))[0])
-    earlier.flush()
-    batches = feed.batches(5)
-    assert next(batches)["y"].tolist() == [0, 1, 2, 3, 4]
-    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
-    assert rig.controller.wait(OffsetReply).upto == 5
-    assert earlier.gone()
-    give(rig, (5, 8), attempt=7, start=5)
-    rig.fed()
-    assert next(batches)["y"].tolist() == [5, 6, 7]
-    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=9, attempt=1))
-    assert rig.controller.wait(OffsetReply, lambda kept: kept.partition == 9).upto == -1
-
-
-def test_no_row_is_taken_twice_whatever_is_sent(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none")
-    give(rig, (0, 5), (5, 9), attempt=1)
-    give(rig, (3, 7), (7, 14), attempt=2, start=3)
-    give(rig, (0, 14), attempt=3)
-    rig.fed()
-    assert flat(values(next(iter(feed)).batches(4))) == list(range(14))
-
-
-def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None:
-    rig.trainer().feed("train")
-    rig.open(align="none")
-    later = rig.feeder(attempt=7)
-    with later.open(SCHEMA) as writer:
-        writer.write_batch(numbers((0, 5))[0])
-        later.flush()
-        state = rig.trainers[0]._states["train"]
-        with state.changed:
-            assert state.changed.wait_for(lambda: state.buffered, DEADLINE_S)
-        earlier = rig.feeder(attempt=4)
-        earlier.send(numbers((0, 5)), SCHEMA)
-        assert "later attempt" in earlier.hear().reason
-
-
-def test_rows_of_a_run_that_is_over_are_not_taken(rig: Rig) -> None:
-    rig.trainer().feed("train")
-    rig.open(align="none")
-    rig.controller.say(Close(feed="train", run=1))
-    rig.open(run=2, align="none")
-    give(rig, (0, 3), run=2)
-    assert rig.feeder(run=1).hear() == Stop(rows=0)
-
-
-def test_an_earlier_attempt_that_waits_for_its_run_is_refused_once_a_later_one_has_asked(
-    rig: Rig,
-) -> None:
-    feed = rig.trainer().feed("train")
-    early = rig.feeder(attempt=1)  # before its run is announced
-    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=2))
-    assert rig.controller.wait(OffsetReply).upto == -1
-    rig.open(align="none")
-    assert isinstance(early.hear(), FeedRefused)
-    early.close()
-    give(rig, (0, 4), attempt=2)
-    rig.fed()
-    assert values(next(iter(feed)).batches(4)) == [[0, 1, 2, 3]]
-
-
 def test_an_epoch_without_rows_is_not_over_before_those_before_it_are(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none", epochs=2)
@@ -435,58 +295,6 @@ def test_an_epoch_without_rows_is_not_over_before_those_before_it_are(rig: Rig) 
     assert [message.epoch for message in rig.controller.heard(HandedOut) if message.done] == []
     rig.controller.say(Close(feed="train", end=True))
     list(batches)
-
-
-def test_a_rank_that_got_no_rows_to_keep_goes_through_the_cached_epochs(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none", epochs=3, cache=True)
-    rig.fed()
-    epochs = iter(feed)
-    assert [values(next(epochs).batches(2)) for _ in range(3)] == [[], [], []]
-    assert rig.controller.wait(HandedOut, lambda message: message.epoch == 2).done
-
-
-def test_a_cached_epoch_is_laid_out_once_all_rows_of_the_one_before_are_there(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="none", epochs=3, cache=True, cached_epoch=1)
-    give(rig, (0, 2))
-    rig.fed()
-    give(rig, (0, 2), epoch=1)
-    epochs = iter(feed)
-    assert values(next(epochs).batches(2)) == [[0, 1]]
-    second = next(epochs).batches(2)
-    assert next(second)["y"].tolist() == [0, 1]
-    give(rig, (2, 4), epoch=1, partition=1)
-    rig.fed(epoch=1)
-    assert values(second) == [[2, 3]]
-    assert values(next(epochs).batches(2)) == [[0, 1], [2, 3]]
-
-
-def test_a_rank_that_returns_tells_what_the_cached_epochs_lose_with_it(rig: Rig) -> None:
-    trainer = rig.trainer()
-    feed = trainer.feed("train")
-    rig.open(align="none", epochs=3, cache=True)
-    give(rig, (0, 4))
-    rig.fed()
-    assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
-    trainer.close(Returned())
-    rig.controller.wait(Returned)
-    told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
-    assert told == {0: 1, 1: 4, 2: 4}
-
-
-@pytest.mark.parametrize("align", ["drop", "none"])
-def test_a_rank_that_stops_tells_what_the_cached_epochs_lose_with_it(rig: Rig, align: str) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align=align, epochs=3, cache=True)
-    give(rig, (0, 4))
-    rig.fed()
-    rig.credit(1, final=True)
-    assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
-    feed.stop()
-    rig.controller.wait(Enough)
-    told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
-    assert told == {0: 1, 1: 4, 2: 4}
 
 
 def test_stopping_counts_the_cached_epochs_to_come_without_laying_them_out(rig: Rig) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
 import time
@@ -27,19 +26,16 @@ from howdah.spark.feed.ingest import answer_offset_query
 from howdah.spark.feed.messages import (
     Align,
     AssignmentRequest,
-    AssignmentResponse,
     Broken,
     Endpoint,
     OffsetQuery,
     OffsetReply,
     Options,
     Purpose,
-    Returned,
 )
 from howdah.spark.feed.state import FeedState
 from howdah.spark.feed.tasks import feeder_client
 from howdah.spark.feed.tasks.feeder import _Feeding
-from howdah.spark.feed.tasks.feeder_client import NotTaken
 from howdah.spark.feed.tasks.feeding import Connecting, FeedTask, Me
 from howdah.spark.feed.tasks.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
@@ -153,18 +149,6 @@ def test_rows_a_program_did_not_answer_before_it_raised_are_answered_by_the_next
     assert [batch["prediction"].to_pylist() for batch in answers()] == [[0, 10, 20, 30], [40, 50]]
 
 
-@pytest.mark.parametrize("gang", [2], indirect=True)
-def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(gang: Gang) -> None:
-    gang.trainer(0)
-    returning = gang.trainer(1)
-    task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    Connecting(task, me()).ask()
-    returning.close(Returned())
-    gang.wait(lambda: gang.controller.trainers[1].channel is None)
-    again = in_background(lambda: Connecting(task, me(attempt=1)).ask())
-    assert [endpoint.rank for endpoint in again().endpoints] == [0]
-
-
 def test_rows_of_a_stretch_are_counted_also_while_nobody_takes_the_next(gang: Gang) -> None:
     """They decide who is to take what follows."""
     gone = gang.trainer()
@@ -241,46 +225,6 @@ def test_a_task_that_loses_its_connection_too_often_fails(gang: Gang) -> None:
         _Feeding(task, me()).run(rows())
 
 
-@pytest.mark.parametrize("gang", [2], indirect=True)
-def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_anybody(
-    gang: Gang,
-) -> None:
-    trainers = [gang.trainer(rank) for rank in range(2)]
-    task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    rows = numbers((0, 4), (4, 8))
-    earlier = _Feeding(task, me(attempt=1))
-    earlier._go = earlier.ask()
-    earlier._send(rows[0], 0)
-    earlier._finish()
-    later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
-    assert later()["rows"].to_pylist() == [4]
-    with pytest.raises((FeedError, NotTaken), match="later attempt"):
-        earlier._send(rows[1], 4)
-        earlier._finish()
-    with pytest.raises(FeedError, match="later attempt"):
-        earlier.ask(rank=0, rows=4)
-    gang.controller.fed(gang.controller.runs["train", task.run], 0)
-    read = [
-        in_background(lambda t=t: list(next(iter(t.feed("train"))).batches(8))) for t in trainers
-    ]
-    assert sorted(y for wait in read for batch in wait() for y in batch["y"].tolist()) == [
-        *range(8)
-    ]
-
-
-def test_an_attempt_that_asks_twice_goes_on_where_the_earlier_one_was(gang: Gang) -> None:
-    gang.trainer()
-    task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    earlier = _Feeding(task, me(attempt=1))
-    earlier._go = earlier.ask()
-    earlier._send(numbers((0, 4))[0], 0)
-    earlier._finish()
-    later = Connecting(task, me(attempt=2))
-    assert later.ask().start == 4
-    later.controller.close()
-    assert later.ask().start == 4  # as where the first answer is lost with its connection
-
-
 def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang) -> None:
     """Spark may divide the rows otherwise in a later query."""
     trainer = gang.trainer()
@@ -315,68 +259,6 @@ def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang)
     with pytest.raises(FeedError, match="partition 1 .*another one than"):
         feed(1, 9, (8, 10), skip={1: [(0, 4)]})
     assert trainer is not again
-
-
-def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_before(
-    gang: Gang,
-) -> None:
-    gang.trainer()
-    gang.open(Purpose.TRAIN, align=Align.NONE)
-    run = gang.controller.runs["train", 1]
-    gang.controller.fed(run, 0)
-    again = gang.trainer(generation=2)
-    channel = gang.controller.trainers[0].channel
-    assert channel is not None
-    gang.controller._soon(channel.abort)
-    gang.wait(lambda: gang.controller.trainers[0].channel not in (None, channel))
-    run.begin_again(2, Resumption(), {})
-    gang.controller.announce(run)
-    task = FeedTask(access=gang.access, feed="train", run=1, query=run.query)
-    _Feeding(task, me()).run(iter(numbers((0, 4))))
-    read = in_background(lambda: next(again.feed("train").batches(4))["y"].tolist())
-    assert read() == [0, 1, 2, 3]
-
-
-def test_a_task_that_fed_the_gang_before_takes_no_row_to_the_one_that_formed_after_it(
-    gang: Gang,
-) -> None:
-    """It would begin in the middle, or with rows that were handed out before a checkpoint."""
-    gang.trainer()
-    task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    late = _Feeding(task, me(attempt=1))
-    late._go = late.ask()
-    late._send(numbers((0, 4))[0], 0)
-    late._finish()
-    again = gang.trainer(generation=2)
-    answers = [late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4))]
-    run = gang.controller.runs["train", 1]
-    run.begin_again(2, Resumption(), {})
-    gang.controller.announce(run)
-    answers.append(late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4)))
-    assert [answer.endpoints for answer in answers] == [[], []]
-    assert answers[0].wait_s and "another query" in answers[1].problem
-    # Nor where the new process has the address of the one that is gone.
-    known = msgspec.structs.replace(again._endpoint, generation=1)
-    with pytest.raises(FeedError, match="another query"):
-        late.open(AssignmentResponse(start=0, endpoints=[known]), 4, [])
-
-
-@pytest.mark.parametrize("gang", [2], indirect=True)
-def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang) -> None:
-    trainers = [gang.trainer(rank) for rank in range(2)]
-    task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    rows = numbers((0, 4), (4, 8))
-    earlier = _Feeding(task, me(attempt=1))
-    earlier._go = earlier.ask()
-    earlier._send(rows[0], 0)
-    earlier._finish()
-    rank = earlier._go.endpoints[0].rank
-    assert len(next(trainers[rank].feed("train").batches(4))["y"]) == 4
-    trainers[rank].close(Returned())
-    gang.wait(lambda: gang.controller.trainers[rank].content)
-    later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
-    assert later()["rows"].to_pylist() == [4]
-    assert next(trainers[1 - rank].feed("train").batches(4))["y"].tolist() == [4, 5, 6, 7]
 
 
 @pytest.mark.parametrize("gang", [2], indirect=True)
@@ -459,30 +341,3 @@ def test_what_lets_a_feeder_in_says_so_and_opens_no_door_of_the_job(feed_secrets
     found = x509.load_pem_x509_certificate(access(feed_secrets, 1).certificate.encode())
     names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert names.get_values_for_type(x509.DNSName) == [certificate_name(PeerRole.FEEDER, JOB)]
-
-
-@pytest.mark.parametrize("gang", [2], indirect=True)
-def test_ranks_that_take_no_more_batches_than_the_length_have_all_epochs(gang: Gang) -> None:
-    trainers = [gang.trainer(rank) for rank in range(2)]
-    task = gang.open(Purpose.TRAIN, align=Align.DROP, cache=True, epochs=3)
-
-    def passes(trainer: Trainer) -> list[tuple[int | None, int]]:
-        loader = trainer.feed("train").torch_loader(10, "y")
-        found: list[tuple[int | None, int]] = []
-        for _ in range(3):
-            try:
-                known = len(loader)
-            except TypeError:
-                known = None
-            found.append((known, sum(1 for _ in itertools.islice(loader, known))))
-        return found
-
-    read = [in_background(lambda each=each: passes(each)) for each in trainers]
-    for partition, rows in enumerate([50, 33]):
-        fed = _Feeding(task, me(partition)).run(iter(numbers((0, rows))))
-        assert fed["rows"].to_pylist() == [rows]
-    gang.controller.fed(gang.controller.runs["train", task.run], 0)
-    one, other = [each() for each in read]
-    batches = one[0][1]
-    assert one == other == [(None, batches), (batches, batches), (batches, batches)]
-    assert batches in (4, 5)

@@ -10,10 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+
+from howdah.spark import FeedError, ParquetFeed
+
+pytest.importorskip("pyiceberg")
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
-from howdah.spark import FeedError, ParquetFeed
+pytestmark = pytest.mark.nightly
 
 FILES, ROWS = 4, 50
 """Data files, and rows of each."""

@@ -180,9 +180,7 @@ def test_what_cannot_be_read_is_said(folder: Path, tmp_path: Path) -> None:
         ParquetFeed(str(tmp_path / "nothing.parquet"))
 
 
-@pytest.mark.timeout(240)  # imports take their time
-def test_frameworks_take_it(folder: Path) -> None:
-    import tensorflow as tf
+def test_torch_takes_it(folder: Path) -> None:
     import torch
 
     feed = ParquetFeed(str(folder), epochs=2)
@@ -193,13 +191,6 @@ def test_frameworks_take_it(folder: Path) -> None:
         assert isinstance(batches[0][0], torch.Tensor)
         assert torch.equal(batches[3][0][:, 0].long(), batches[3][1])
     assert list(loader) == [], "two epochs were asked for"
-    data = ParquetFeed(str(folder), epochs=None).tf_dataset(100, columns="image", label="id")
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
-    model.compile(loss="mse")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "Your input ran out of data")
-        history = model.fit(data, epochs=2, verbose=0)
-    assert len(history.history["loss"]) == 2
     restored = ParquetFeed(str(folder), epochs=2)
     restored.restore(feed_after(folder, 3))
     loader = restored.torch_loader(300, columns="id", drop_last=True)
@@ -208,6 +199,19 @@ def test_frameworks_take_it(folder: Path) -> None:
     assert len(list(loader)) == 2
     assert len(list(islice(loader, len(loader)))) == 3
     assert list(loader) == []
+
+
+@pytest.mark.nightly
+def test_keras_takes_it(folder: Path) -> None:
+    import tensorflow as tf
+
+    data = ParquetFeed(str(folder), epochs=None).tf_dataset(100, columns="image", label="id")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(loss="mse")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "Your input ran out of data")
+        history = model.fit(data, epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2
 
 
 def feed_after(folder: Path, batches: int) -> bytes:

@@ -15,8 +15,9 @@ from tests.spark.feed.simulation.schedule import (
     left_early_and_cut,
 )
 
-SCHEDULES = 20_000
-"""80,000 more are in test_simulation_more.py."""
+SCHEDULES = 1000
+PARTS, IN_PART = 10, 10_000
+"""Of the nightly tier: 100,000 more."""
 FIRST_SEEDS = {
     "connections of a process are not told apart": 1_050_000,
     "an epoch without rows is over before it begins": 18_110,
@@ -41,16 +42,27 @@ def test_schedules_that_showed_defects_show_none(seed: int) -> None:
     assert not hunt(seed, 1).defect
 
 
-@pytest.mark.timeout(1800)
 def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: int) -> None:
     report = hunt(seed, SCHEDULES)
     print(msgspec.json.encode(report).decode())
     assert not report.defect, (
         f"{report.defect}: python -m tests.spark.feed.simulation {report.seed} 1 shows it again"
     )
-    assert {"whole", "early", "stopped"} <= set(report.outcomes)
+    assert {"whole", "early", "stopped", "restarted"} <= set(report.outcomes)
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_row_is_given_once_an_epoch_in_many_more_schedules(seed: int, part: int) -> None:
+    report = hunt(seed + SCHEDULES + part * IN_PART, IN_PART)
+    print(msgspec.json.encode(report).decode())
+    assert not report.defect, (
+        f"{report.defect}: python -m tests.spark.feed.simulation {report.seed} 1 shows it again"
+    )
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("first", "make"), [(1400, left_early), (900, left_early_and_cut)])
 def test_dropped_rows_are_counted_exactly_where_tasks_send_them_again(
@@ -61,6 +73,7 @@ def test_dropped_rows_are_counted_exactly_where_tasks_send_them_again(
     assert report.schedules > 30
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_bug_that_is_put_back_is_found(mutant: str) -> None:

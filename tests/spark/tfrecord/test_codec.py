@@ -57,19 +57,19 @@ def batches(draw: st.DrawFn, depth: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(batches(depth=1))
 def test_rows_come_back_from_examples_as_they_were(rows: pa.RecordBatch) -> None:
     assert decoded(encoded(rows), rows.schema).to_batches() == [rows]
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(batches(depth=2))
 def test_rows_come_back_from_sequence_examples_as_they_were(rows: pa.RecordBatch) -> None:
     assert decoded(encoded(rows, SEQUENCE), rows.schema, SEQUENCE).to_batches() == [rows]
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(batches(depth=1), st.integers(0, 3), st.integers(20, 400))
 def test_a_slice_is_written_alone_and_any_size_of_block_reads_the_same(
     rows: pa.RecordBatch, start: int, block_bytes: int
@@ -81,7 +81,7 @@ def test_a_slice_is_written_alone_and_any_size_of_block_reads_the_same(
     assert again.to_pylist() == alone.to_pylist()
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(batches(depth=1))
 def test_what_is_written_is_what_protobuf_writes_of_the_same_message(
     rows: pa.RecordBatch,

@@ -266,8 +266,7 @@ def test_options_are_read_by_sparks_and_the_connectors_names() -> None:
     assert found.record_type is RecordType.SEQUENCE_EXAMPLE
 
 
-@pytest.mark.parametrize("place", ["memory", "hdfs"])
-@pytest.mark.timeout(180)
+@pytest.mark.parametrize("place", ["memory", pytest.param("hdfs", marks=pytest.mark.nightly)])
 def test_other_file_systems_have_files_written_found_and_read(
     place: str, request: pytest.FixtureRequest
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from howdah.spark.tfrecord import read_tfrecords, register, write_tfrecords
+from howdah.spark.tfrecord import register
 
 COLUMNS = [
     "id",
@@ -50,23 +50,6 @@ def test_frames_are_written_and_read_by_format(session: Any, tmp_path: Path) -> 
     assert both.count() == 1000
 
 
-def test_folders_nesting_and_options_work_by_format(session: Any, tmp_path: Path) -> None:
-    path = str(tmp_path / "out")
-    rows = session.range(90).selectExpr("id", "array(array(id), array(1, 2)) n", "id % 3 k")
-    writer = rows.write.format("tfrecord").mode("append").option("partitionBy", "k")
-    writer.option("recordType", "SequenceExample").save(path)
-    assert sorted(each.name for each in (tmp_path / "out").iterdir()) == [
-        "_SUCCESS", "k=0", "k=1", "k=2",
-    ]  # fmt: skip
-    reader = session.read.format("tfrecord").option("recordType", "SequenceExample")
-    found = reader.load(path)
-    assert found.dtypes == [("id", "bigint"), ("n", "array<array<bigint>>"), ("k", "int")]
-    assert _sorted(found) == _sorted(rows)
-    assert reader.load(f"{path}/k=[12]").count() == 60
-    raw = session.read.format("tfrecord").option("recordType", "ByteArray").load(f"{path}/k=0")
-    assert raw.dtypes == [("byteArray", "binary")] and raw.count() == 30
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -81,6 +64,7 @@ def test_a_mistake_is_told_when_the_frame_is_made(
         session.read.format("tfrecord").options(**options).load()
 
 
+@pytest.mark.nightly
 def test_a_failed_write_by_format_leaves_what_was_there(session: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "out")
     session.range(5).write.format("tfrecord").mode("append").save(path)
@@ -93,12 +77,3 @@ def test_a_failed_write_by_format_leaves_what_was_there(session: Any, tmp_path: 
         session.range(1).selectExpr("struct(id) a").write.format("tfrecord").mode("append").save(
             path
         )
-
-
-def test_a_table_of_sql_is_one_of_the_format(session: Any, tmp_path: Path) -> None:
-    path = str(tmp_path / "out")
-    write_tfrecords(session.range(12).selectExpr("id", "id % 2 k"), path)
-    session.read.format("tfrecord").load(path).createOrReplaceTempView("records")
-    total = session.sql("select k, sum(id) total from records group by k order by k").collect()
-    assert total == [(0, 30), (1, 36)]
-    assert read_tfrecords(session, path).count() == 12

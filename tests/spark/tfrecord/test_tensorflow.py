@@ -16,7 +16,7 @@ from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.schemas import infer
 from tests.spark.tfrecord.records import EXAMPLE, SEQUENCE, batch, encoded, lists, table_of
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.nightly
 
 TF_NAMES = {Compression.NONE: "", Compression.GZIP: "GZIP", Compression.ZLIB: "ZLIB"}
 ROWS = 500
@@ -67,23 +67,6 @@ def test_tensorflow_reads_the_same_rows(
             values = row[name] if isinstance(row[name], list) else [row[name]]
             wanted = [each.encode() if isinstance(each, str) else each for each in values]
             assert _of_tf(features[name]) == wanted, name
-
-
-def test_tensorflow_parses_whole_batches_of_them(
-    tf: Any, rows: pa.RecordBatch, tmp_path: Path
-) -> None:
-    path = tmp_path / "part"
-    path.write_bytes(encoded(rows))
-    wanted = {
-        "pixels": tf.io.FixedLenFeature([28], tf.float32),
-        "ragged": tf.io.RaggedFeature(tf.int64),
-        "word": tf.io.FixedLenFeature([], tf.string),
-    }
-    data = tf.data.TFRecordDataset(str(path)).batch(ROWS)
-    parsed = next(iter(data.map(lambda x: tf.io.parse_example(x, wanted))))
-    assert parsed["ragged"].to_list() == rows["ragged"].to_pylist()
-    assert parsed["pixels"].numpy().tolist() == rows["pixels"].to_pylist()
-    assert [word.decode() for word in parsed["word"].numpy()] == rows["word"].to_pylist()
 
 
 def _feature(tf: Any, value: Any) -> Any:
