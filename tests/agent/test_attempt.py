@@ -47,9 +47,12 @@ async def test_an_agent_runs_one_attempt_after_another_and_says_how_each_ended(
         assert exit.timed_out
         assert exit.stopped is False, "nobody told the agent to end it"
         assert "run time-out of 0.3 s" in exit.detail
-        await rig.prepare(attempt=4)
-        await rig.start(shell("echo hi; sleep 60"), attempt=4)
-        beat = await rig.hear(Heartbeat, lambda m: m.attempt == 4 and m.log_size == 3)
+        found = "echo 'found: Params: --lr 0.1 '"
+        exit = await rig.run(shell(found), attempt=4, answer_mark="Params:")
+        assert exit.answer == "--lr 0.1"
+        await rig.prepare(attempt=5)
+        await rig.start(shell("echo hi; sleep 60"), attempt=5)
+        beat = await rig.hear(Heartbeat, lambda m: m.attempt == 5 and m.log_size == 3)
         assert beat.progress_s is not None
         other = Task("evaluator", 1)  # another task takes its place
         rig.tell(Prepare(task=other, attempt=1, generation=1, ports=0))

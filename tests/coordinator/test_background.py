@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from howdah.coordinator import background
 from howdah.spec.model import Job
 from howdah.storage import logs
 from howdah.storage.jobdir import JobDirectory
@@ -35,6 +36,11 @@ class Fails:
             self.failed += 1
             raise OSError(self._number, errno.errorcode[self._number])
         return self._real(*args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.05)
 
 
 @in_loop
@@ -154,8 +160,6 @@ async def test_a_coordinator_that_lacks_files_leaves_its_job_to_the_next(
 def test_an_error_that_repeats_is_logged_once_and_the_work_done_in_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from howdah.coordinator import background
-
     monkeypatch.setattr(background, "FIRST_PAUSE_S", 0.0)
     errors = [ValueError("one"), ValueError("one"), ValueError("one"), OSError("two")]
 

@@ -17,6 +17,7 @@ from tests.packing import environments, portable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
+    pytest.mark.xdist_group("packing"),
     pytest.mark.timeout(300),  # two jobs, and an environment to be packed
 ]
 
@@ -95,11 +96,11 @@ def howdah(job: Path, cache: Path, cluster: Cluster, *arguments: str) -> tuple[s
 
 
 def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
-    tmp_path: Path, hadoop: Cluster
+    tmp_path: Path, cache: Path, hadoop: Cluster
 ) -> None:
     environments.program()
     job = folder(tmp_path)
-    out, err = run(job, tmp_path / "cache", hadoop)
+    out, err = run(job, cache, hadoop)
     for text in (
         "dictionary says hello",
         "role.txt says worker",
@@ -112,15 +113,15 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
         assert text in out, out + err
     prefix = next(line.split()[-1] for line in out.splitlines() if "python /" in line)
     assert str(hadoop.folder) in prefix, "the shipped interpreter, on the node"
-    first = shipped(job, tmp_path / "cache", hadoop)
+    first = shipped(job, cache, hadoop)
     kinds = {url.rpartition("/")[2].partition("-")[0] for url in first}
     assert {"runtime", "howdah", "environment", "source"} <= kinds
     assert len(first) >= 4
-    out, err = run(job, tmp_path / "cache", hadoop)
+    out, err = run(job, cache, hadoop)
     assert "tiny 1.0" in out
     for kind in ("runtime", "environment", "source", "files"):
         assert f"uploading {kind}" not in err
-    assert shipped(job, tmp_path / "cache", hadoop) == first
+    assert shipped(job, cache, hadoop) == first
 
 
 @pytest.mark.nightly

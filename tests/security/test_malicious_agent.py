@@ -88,7 +88,8 @@ class Victim:
     def unharmed(self) -> None:
         """The same coordinator answers every question, and the others' tasks go on."""
         job = self.answers()
-        assert [t["state"] for t in job["tasks"]][:GOOD] == ["running"] * GOOD
+        states = [t["state"] for t in job["tasks"]][:GOOD]
+        assert states == ["running"] * GOOD, (job["reason"], job["failures"])
 
     def answers(self) -> Any:
         """The same coordinator answers every question; the status document."""
