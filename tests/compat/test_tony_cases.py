@@ -282,7 +282,6 @@ LINES: dict[str, tuple[list[str], dict[str, int]]] = {
 DEFAULT = {
     MANY,
     "ps and worker with a shipped environment and variables",
-    "ps and worker that exit with 1 fail",
     "a sidecar that crashes is ignored",
 }
 """What these do for the others is proved where it is done: in the converter, the core, the frameworks."""

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -49,8 +49,10 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.ran = folder / "ran"
         self.home = folder / "home"
-        done = self.howdah("run", str(job_file(folder, PROGRAM, env={"RAN": str(self.ran)})))
-        assert done.returncode == 0, done.stderr
+        line = [*HOWDAH, "run", str(job_file(folder, PROGRAM, env={"RAN": str(self.ran)}))]
+        env = {**os.environ, "HOWDAH_HOME": str(self.home)}
+        # Their umask lets everyone do everything.
+        subprocess.run(line, env=env, umask=0, timeout=150, check=True, capture_output=True)
         assert self.ran.exists()
         self.ran.unlink()
         [self.own] = [path.parent for path in self.home.glob(f"jobs/*/*/{layout.META}")]
@@ -173,14 +175,9 @@ def test_a_shared_folder_is_refused_until_its_user_says_that_it_is_trusted(
     assert "succeeded" in store.howdah("status", store.own.name).stdout
 
 
-def test_every_level_of_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
+def test_every_level_of_a_new_store_is_its_owners_alone(store: Store) -> None:
     """The victim's umask is 000 when they run their first job. Nobody else may enter any level of
     the store that Howdah has made."""
-    command = ("run", "--", sys.executable, "-c", "pass")
-    env: dict[str, Any] = {**os.environ, "HOWDAH_HOME": str(tmp_path / "a" / "b")}
-    done = subprocess.run([*HOWDAH, *command], env=env, umask=0, timeout=150, cwd=tmp_path)
-    assert done.returncode == 0
-    gone(JobDirectory(next((tmp_path / "a/b").glob("jobs/*/*"))))
-    made = [path for path in (tmp_path / "a").rglob("*") if path.is_dir()]
+    made = [path for path in store.home.rglob("*") if path.is_dir()]
     assert len(made) > 6
-    assert {path.stat().st_mode & 0o777 for path in [tmp_path / "a", *made]} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in [store.home, *made]} == {0o700}
