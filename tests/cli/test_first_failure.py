@@ -44,9 +44,19 @@ def test_a_sidecar_is_not_what_failed_first(tmp_path: Path) -> None:
     ("script", "command", "fact"),
     [
         ("import no_such_module", None, "No module named 'no_such_module' (train.py, line 1)"),
-        ("x = (1,\n", None, "SyntaxError: '(' was never closed (train.py, line 1)"),
+        pytest.param(
+            "x = (1,\n",
+            None,
+            "SyntaxError: '(' was never closed (train.py, line 1)",
+            marks=pytest.mark.nightly,
+        ),
         ("", ["sh", "-c", f"exec {sys.executable} gone.py"], "can't open file"),
-        ("", [sys.executable, "-m", "no_such_module"], "No module named no_such_module"),
+        pytest.param(
+            "",
+            [sys.executable, "-m", "no_such_module"],
+            "No module named no_such_module",
+            marks=pytest.mark.nightly,
+        ),
     ],
     ids=["module", "syntax", "script", "main"],
 )

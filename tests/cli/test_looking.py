@@ -12,6 +12,7 @@ import tomllib
 import urllib.request
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -52,6 +53,7 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     ]
     until(lambda: howdah("status").text.count("apples and pears") == 2, "the LAST LINE of both")
     page = until(lambda: re.search(r"Page +(\S+)", howdah("status", job_id[:-2]).text), "the page")
+    assert urlsplit(howdah("page", "@last").text).hostname == f"{job_id}.localhost"
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     link = resolved(page[1])
     browser.open(link, timeout=10).close()
@@ -300,6 +302,16 @@ def test_doctor_examines_this_machine() -> None:
     assert {"Python", "machine", "job directories", "network", "ports"} <= looked_at
     assert all(set(f) == {"what", "health", "text", "hint"} for f in found["findings"])
     assert "Jobs can run here" in howdah("doctor").text
+
+
+def test_doctor_says_once_that_no_hadoop_cluster_is_configured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    (said, end) = filter(None, howdah("doctor", "--backend", "yarn", code=3).out)
+    assert said.count("HADOOP_CONF_DIR") == 2  # that it is not set, and to set it
+    assert "1 problem" in end
 
 
 KILLED = """

@@ -120,6 +120,7 @@ def test_a_wrong_job_is_refused_before_anything_starts(home: Path) -> None:
     assert not home.exists()
 
 
+@pytest.mark.nightly
 def test_what_a_program_should_know_of_its_jobs_is_a_warning(tmp_path: Path) -> None:
     lost = "env.JOB_NAME: Howdah sets it for the programs of worker, which do not get this value"
     env = {"JOB_NAME": "mine"}
@@ -193,6 +194,7 @@ class Picky(Exception):
         super().__init__(f"batch {batch} is {why}")
 
 
+@pytest.mark.nightly
 def test_what_a_rank_raises_is_told_where_its_exception_cannot_be_had() -> None:
     def function() -> Any:
         if os.environ["HOWDAH_RANK"] == "1":
@@ -208,6 +210,7 @@ def test_what_a_rank_raises_is_told_where_its_exception_cannot_be_had() -> None:
     assert (str(again), again.view) == (text, caught.value.view)
 
 
+@pytest.mark.nightly
 def test_a_value_that_this_program_cannot_read_is_said_to_be() -> None:
     with pytest.raises(
         howdah.BadInput, match="what rank 0 returned cannot be unpickled here"
@@ -304,6 +307,7 @@ def test_all_of_it_works_asynchronously(tmp_path: Path) -> None:
     asyncio.run(test())
 
 
+@pytest.mark.nightly
 def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
     def function() -> None:
         import time
@@ -323,6 +327,7 @@ def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
     assert gone(newest()).outcome == "stopped"
 
 
+@pytest.mark.nightly
 def test_a_note_that_python_makes_an_error_does_not_break_off_a_submission(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

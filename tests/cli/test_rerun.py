@@ -7,6 +7,8 @@ import re
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.finished import Finished
 from tests.cli.howdah import gone, job_file, newest
 from tests.cli.inside import howdah
@@ -95,6 +97,7 @@ def test_a_job_is_resumed_from_its_last_checkpoint_that_is_whole(tmp_path: Path)
     assert "bring their store back" in howdah("rerun", first, "--resume", code=2).told
 
 
+@pytest.mark.nightly
 def test_each_task_is_resumed_from_its_own_checkpoint_where_all_save(tmp_path: Path) -> None:
     table = {"folder": "saved", "source": "each"}
     file = job_file(tmp_path, COUNTS, checkpoint=table, roles={"worker": {"instances": 2}})

@@ -43,6 +43,7 @@ def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path
     assert howdah("list", "--tag", tag, "--tag", "rate=0.5").text.count("test-") == 2
 
 
+@pytest.mark.nightly
 def test_a_trial_that_can_no_longer_be_submitted_ends_no_other(tmp_path: Path) -> None:
     program = """
 import os, time
@@ -113,6 +114,7 @@ time.sleep(600)
     ]
 
 
+@pytest.mark.nightly
 def test_slips_of_the_keyboard_are_told(tmp_path: Path) -> None:
     file = str(job_file(tmp_path, PROGRAM, env={"rate": "0.5"}, **ONCE))
     told = howdah("sweep", file, "--set", "rte=0.5,0.25", "--by", "accuracy").told

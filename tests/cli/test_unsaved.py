@@ -41,6 +41,7 @@ def test_the_command_does_not_end_as_if_all_were_well(tmp_path: Path, table: str
     assert store in line
 
 
+@pytest.mark.nightly
 def test_a_sweep_does_not_end_as_if_all_were_well(tmp_path: Path) -> None:
     program = f"import os\nif os.environ['spoils'] == 'yes':{indent(SPOILS_ITS_STORE, '    ')}"
     good, bad = str(tmp_path / "good"), str(tmp_path / "bad")
@@ -69,6 +70,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.nightly
 def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
     table = {"folder": "made", "store": store, "settle": "1ms"}

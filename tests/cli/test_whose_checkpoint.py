@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from howdah.wire.status import JobView
 from tests.cli.howdah import Run, gone, job_file, newest
 from tests.cli.inside import howdah
@@ -60,6 +62,7 @@ def test_of_several_others_that_write_the_lowest_rank_is_saved_and_all_get_it_ba
     assert "no checkpoint was saved" not in run.told
 
 
+@pytest.mark.nightly
 def test_of_several_that_write_the_chief_is_saved(tmp_path: Path) -> None:
     run, _, store = _run(tmp_path, "0 1 2")
     assert run.text.count("found ['of 0 in 1']") == 3

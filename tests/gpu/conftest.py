@@ -11,5 +11,7 @@ HERE = gpus.DRIVER.exists()
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if not HERE and "tests/gpu/" in item.nodeid:
-            item.add_marker(pytest.mark.skip(reason="this machine has no NVIDIA driver"))
+        if "tests/gpu/" in item.nodeid:
+            item.add_marker(pytest.mark.nightly)
+            if not HERE:
+                item.add_marker(pytest.mark.skip(reason="this machine has no NVIDIA driver"))

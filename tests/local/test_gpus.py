@@ -197,6 +197,16 @@ async def test_a_device_that_was_lost_meanwhile_is_not_given(
 
 
 @of_a_local_job(GpuHarness)
+async def test_devices_are_chosen_by_what_was_known_when_the_driver_fails_later(
+    harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_backend, "FRESH_S", 0.0)
+    harness.driver_problem = "Driver/library version mismatch"
+    await coordinator.grant(1)
+    harness.driver_problem = ""
+
+
+@of_a_local_job(GpuHarness)
 async def test_containers_go_on_when_their_next_coordinator_cannot_ask_the_driver(
     harness: GpuHarness, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
