@@ -53,6 +53,7 @@ def executed(number: int, given: dict[str, Any]) -> dict[str, Any]:
         told["failed_for_good"] = str(error)
     except AirflowException as error:
         told["failed"] = str(error)
+    logging.getLogger("airflow.task").removeHandler(warned)
     return {**told, "xcom": instance.values}
 
 

@@ -28,6 +28,8 @@ RunProgram = Callable[..., Done]
 GROUPS = {"spark": "spark", "standalone": "standalone", "standalone_spark": "standalone"}
 """Group by fixture: a process has only one SparkContext at a time."""
 _STARTS_JOBS = {*GROUPS, "connect_spark", "yarn_spark"}
+_TIMEOUT_S = 400
+"""The first test of a session waits for its servers too, on a machine that does other things as well."""
 _shared = sessions.Shared()
 
 
@@ -38,12 +40,15 @@ def _group(item: pytest.Item) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group the tests by the session they use."""
+    """Group the tests by the session they use, and give them the time to start it."""
     for item in items:
         found = {GROUPS[name] for name in getattr(item, "fixturenames", ()) if name in GROUPS}
         assert len(found) < 2, f"{item.nodeid} uses two kinds of session"
         for name in found:
             item.add_marker(pytest.mark.xdist_group(name))
+        uses = _STARTS_JOBS.intersection(getattr(item, "fixturenames", ()))
+        if uses and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
 @pytest.hookimpl(trylast=True)

@@ -104,22 +104,6 @@ def test_a_job_given_up_for_its_coordinator_says_what_that_said_last(
 
 
 @pytest.mark.nightly
-def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
-    spark: Any, tmp_path: Path
-) -> None:
-    job = Started(spark, wait_for, (str(tmp_path / "go"),))
-    before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
-    folders = container_folders()
-    agent = psutil.Process(before[0]).parent()
-    assert agent is not None
-    agent.kill()
-    eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
-    assert container_folders() == folders
-    (tmp_path / "go").touch()
-    assert not set(job.values().values()) & set(before)
-
-
-@pytest.mark.nightly
 @pytest.mark.both_sparks
 def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Path) -> None:
     context = spark.sparkContext

@@ -431,6 +431,16 @@ def test_one_line_runs_a_torch_program_whose_ranks_find_each_other(
     assert 'framework="pytorch" is assumed, as the function uses torch' in told
 
 
+@pytest.mark.nightly
+def test_a_function_that_raises_in_one_line_leaves_no_job_of_sparks(spark: Any) -> None:
+    def train() -> None:
+        raise ValueError("no such thing")
+
+    with pytest.raises(JobFailed, match="ValueError: no such thing"):
+        run(train, workers=2, spark=spark, restarts=0, on_log=None)
+    eventually(lambda: not active_jobs(spark))
+
+
 def test_a_framework_that_is_named_is_not_inferred(
     spark: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.ml import PipelineModel
 
 from howdah.backends.findings import Health
 from howdah.backends.spark.doctor import examine
 from howdah.backends.spark.facts import read_when_there
 from howdah.backends.spark.sessions import session_of
-from howdah.spark.pipeline import Model
 from howdah.spark.scoring import Make, score
 from tests.spark.adding_model import make, saved
 from tests.spark.backend_jobs import Started
@@ -58,8 +56,3 @@ def test_executors_get_a_copy_of_the_drivers_files(standalone_spark: Any, tmp_pa
     changed = score(standalone_spark.range(0, 6, 1, 2), model)
     assert [row.y for row in changed.collect()] == [7, 8, 9, 10, 11, 12]
     assert [row.y for row in frame.collect()] == [100, 101, 102, 103, 104, 105]
-    (tmp_path / "model" / "bias.txt").write_text("100")
-    PipelineModel([Model(model)]).save(str(tmp_path / "saved"))
-    loaded = PipelineModel.load(str(tmp_path / "saved"))
-    again = loaded.transform(standalone_spark.range(0, 4, 1, 2)).collect()
-    assert [row.y for row in again] == [100, 101, 102, 103]

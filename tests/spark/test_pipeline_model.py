@@ -145,6 +145,8 @@ def test_an_estimator_is_saved_with_its_function_and_parameters(spark: Any, tmp_
         Model.load(str(next((tmp_path / "saved" / "stages").iterdir())))
 
 
-def test_columns_that_are_not_there_are_named_before_a_cluster_starts(rows: Any) -> None:
+def test_what_does_not_fit_is_named_before_a_cluster_starts(rows: Any) -> None:
     with pytest.raises(BadInput, match="the rows have no column 'weight'"):
         Estimator(train, input_mapping={"x": "x"}, weight_col="weight").fit(rows)
+    with pytest.raises(BadInput, match="slots is 'none'; there are 'held' and 'shared'"):
+        Estimator(train, input_mapping={"x": "x"}, slots="none").fit(rows)

@@ -6,7 +6,6 @@ import argparse
 import os
 import socket
 import sys
-import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -303,37 +302,6 @@ def test_a_program_that_stands_still_fails_feeding_and_shutdown_in_time(sc: Any)
     with pytest.raises(TimeoutError):
         cluster.shutdown(timeout=1)
     assert cluster.howdah.status().outcome == "stopped"
-
-
-def _terminate_when_told(args: Any, ctx: Any) -> list[Any]:
-    feed = ctx.get_data_feed()
-    rows = feed.next_batch(1)
-    while not Path(args[0], "go").exists():
-        time.sleep(0.05)
-    feed.terminate()
-    return rows
-
-
-@pytest.mark.nightly
-def test_a_function_that_terminates_after_the_last_rows_ends_the_stream(
-    sc: Any, tmp_path: Path
-) -> None:
-    from pyspark.streaming import StreamingContext
-
-    context = StreamingContext(sc, 1)
-    stream = context.queueStream([sc.parallelize([1], 1)])
-    used = threading.Event()
-    cluster = _run(sc, _terminate_when_told, [str(tmp_path)], nodes=1)
-    cluster.train(stream)
-    stream.foreachRDD(lambda rdd: used.set())
-    context.start()
-    try:
-        assert used.wait(200)
-        (tmp_path / "go").touch()
-        cluster.shutdown(context)
-    finally:
-        context.stop(stopSparkContext=False)
-    assert cluster.howdah.results() == {0: [1]}
 
 
 def _imports(args: Any, ctx: Any) -> list[str | None]:

@@ -17,20 +17,29 @@ import pytest
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import cache, ingest
+from howdah.spark.feed.connections import DataConnection
 from howdah.spark.feed.feed import Feed
+from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
+    Begin,
     Broken,
     Close,
     Enough,
     FeedRefused,
     HandedOut,
+    OffsetQuery,
+    OffsetReply,
+    Open,
+    Options,
+    Purpose,
     Returned,
     Stop,
     Taken,
     TrainerHello,
     TrainerLoad,
 )
+from howdah.spark.feed.state import FeedState, SharedState
 from howdah.wire.authority import create
 from howdah.wire.tls import PeerRole
 from tests.processes import open_files
@@ -125,6 +134,48 @@ def test_many_feeders_at_once_keep_to_the_buffer(rig: Rig) -> None:
     for thread in threads:
         thread.join(DEADLINE_S)
     assert max(most) <= 2 * batch.nbytes + 4096
+
+
+def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(rig: Rig) -> None:
+    """The next attempt brings it, to whichever rank: this one would have it a second time."""
+    trainer = rig.trainer()
+    feed = trainer.feed("train")
+    rig.open(align="none", buffer=1)
+    earlier = rig.feeder()
+    with earlier.open(SCHEMA) as writer:
+        writer.write_batch(numbers(0))
+        writer.write_batch(numbers(ROWS))
+    earlier.flush()
+
+    def received() -> int:
+        run = trainer._states["train"].runs.get(1)
+        return 0 if run is None or 0 not in run.epochs else run.epochs[0].received
+
+    until(lambda: received() == ROWS)
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
+    assert rig.controller.wait(OffsetReply).upto == ROWS
+    batches = next(iter(feed)).batches(ROWS)
+    assert next(batches)["y"][0] == 0  # there is room again
+    until(lambda: not trainer._states["train"].streams)
+    rig.fed()
+    assert next(batches, None) is None
+
+
+def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
+    tmp_path: Path,
+) -> None:
+    state = FeedState("train", SharedState(lambda message: None, 0, tmp_path))
+    options = Options(feed="train", epochs=2, cache=True)
+    state.open(Open(run=1, purpose=Purpose.TRAIN, options=options))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        stream = IngestStream(Begin(feed="train", run=1, partition=0), DataConnection(ours))
+        assert ingest.begin(state, stream) is None
+        assert ingest.fence(state, ingest.key_of(stream.begin), 1)
+        ingest.add(state, stream, numbers(0).serialize(), numbers(0), spill=False)
+    run = state.runs[1]
+    assert run.epoch(0).received == 0
+    assert run.cache is not None and run.cache.entries == []
 
 
 def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(rig: Rig) -> None:
@@ -287,6 +338,15 @@ def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
     refused = feeder.hear()
     assert isinstance(refused, FeedRefused) and refused.again
     assert "ZeroDivisionError" in refused.reason
+
+
+def test_the_end_of_the_function_is_told_again_if_its_connection_breaks_just_then(rig: Rig) -> None:
+    rig.controller.cuts = 1
+    with rig.trainer() as trainer:
+        rig.endpoint()
+        trainer.feed("train")
+    rig.controller.wait(Returned)
+    assert len(rig.controller.heard(TrainerHello)) > 1
 
 
 def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
