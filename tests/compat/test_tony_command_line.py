@@ -130,7 +130,7 @@ def plain(folder: Path) -> Path:
 
 def dry(*arguments: str) -> Any:
     """The document of the job that ``howdah tony`` would run."""
-    result = invoked("tony", "--backend", "local", "--dry-run", "--json", *arguments)
+    result = invoked("tony", *arguments, "--backend", "local", "--dry-run", "--json")
     assert result.exception is None, result.exception
     return json.loads(result.stdout)["job"]
 

@@ -113,6 +113,7 @@ def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Pat
     assert (end.who, "line 1" in end.reason) == ("container_1_0001_01_000001", True)
 
 
+@pytest.mark.nightly
 def test_a_coordinator_that_cannot_begin_on_a_cluster_tells_the_cluster_why(
     url: str, tmp_path: Path
 ) -> None:

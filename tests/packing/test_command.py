@@ -50,7 +50,7 @@ def howdah(
     folder: Path, cache: Path, *arguments: str, code: int = 0, **env: str
 ) -> tuple[str, str]:
     """Run ``howdah pack`` in that folder, in this process; what it says."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for name in HADOOP:
@@ -59,8 +59,9 @@ def howdah(
             patch.setenv(name, value)
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             ended = main(["pack", *arguments])
-    assert ended == code, err.getvalue()
-    return out.getvalue(), err.getvalue()
+    told, errors = (stream.detach().getvalue().decode() for stream in (out, err))
+    assert ended == code, errors
+    return told, errors
 
 
 def document(folder: Path, cache: Path, *arguments: str, **env: str) -> Any:

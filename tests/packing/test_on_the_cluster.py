@@ -56,7 +56,6 @@ def archive(cache: Path, content: bytes = b"x", kind: ArchiveKind = ArchiveKind.
 def test_an_archive_is_uploaded_once_and_never_touched_again(place: Place, tmp_path: Path) -> None:
     packed = archive(tmp_path, os.urandom(10 << 20))
     told: list[tuple[str, int, int | None]] = []
-    place.hdfs.write(f"{place.folder}/.howdah/cache/{packed.name}", b"damaged, and replaced")
     first = place.store().ensure(packed, lambda what, done, total: told.append((what, done, total)))
     assert told[0] == ("uploading source, 10.5 MB", 0, packed.size)
     assert told[-1][1:] == (packed.size, packed.size)
@@ -73,6 +72,12 @@ def test_an_archive_is_uploaded_once_and_never_touched_again(place: Place, tmp_p
     assert status.permission == 0o600, "only its owner can look into it"
     for folder in (".howdah/cache", ".howdah"):
         assert place.hdfs.stat(f"{place.folder}/{folder}").permission == 0o700
+
+
+def test_one_of_another_size_is_replaced(place: Place, tmp_path: Path) -> None:
+    packed = archive(tmp_path)
+    place.hdfs.write(f"{place.folder}/.howdah/cache/{packed.name}", b"damaged")
+    assert place.store().ensure(packed).uploaded_bytes == packed.size
 
 
 def test_a_half_upload_is_no_archive(place: Place, tmp_path: Path) -> None:

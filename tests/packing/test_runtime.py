@@ -84,16 +84,15 @@ for path in sys.path + [getattr(m, "__file__", None) or "" for m in list(sys.mod
 for name, module in list(sys.modules.items()):
     cached = getattr(module, "__cached__", None)
     assert not cached or not module.__file__.endswith(".py") or os.path.exists(cached), cached
-print(sys.executable, sys.prefix, sys.version.split()[0])
+print(sys.executable, sys.prefix, sys.version.split()[0], sep="\\n")
 for line in open("/proc/self/maps"):
     path = line.split(None, 5)[5].strip() if len(line.split(None, 5)) == 6 else ""
     if ".so" in path and not path.startswith({str(ready.place)!r}):
         print(path.rpartition("/")[2])
 """
     before = names(ready.place)
-    told, *libraries = ready.run(program).splitlines()
+    executable, prefix, version, *libraries = ready.run(program).splitlines()
     assert names(ready.place) == before
-    executable, prefix, version = told.split()
     assert Path(executable).is_relative_to(ready.place) and Path(prefix) == ready.place
     assert version == sys.version.split()[0]
     outside = {name.partition(".so")[0] for name in libraries}
