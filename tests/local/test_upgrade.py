@@ -6,18 +6,15 @@ looks for a module of the old release does not find it, and what has imported on
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 import psutil
@@ -25,7 +22,6 @@ import pytest
 
 import howdah
 from howdah.backends.local.messages import NodeAddress
-from howdah.client.errors import ExitCode
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 from tests.conformance.local import wait_gone
@@ -116,15 +112,15 @@ class LongJob:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def begun(self, *arguments: str, err: bool = True) -> subprocess.Popen[bytes]:
-        """A command that goes on; its output has its standard error too, unless not ``err``."""
+    def begun(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A command that goes on; its output has its standard error too."""
         command = [sys.executable, "-P", "-m", "howdah", *arguments]
         return subprocess.Popen(
             command,
             env=self._env,
             cwd=self._folder / "source",
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if err else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
         )
 
     @property
@@ -269,50 +265,6 @@ def test_a_job_that_lost_both_is_revived_by_the_next_release(job: LongJob) -> No
 
 
 @pytest.mark.nightly
-def test_a_coordinator_answers_all_questions_after_the_upgrade(job: LongJob) -> None:
-    job.upgrade()
-    for path in ("", "api/v1/job", "api/v1/openapi.json", "metrics"):
-        assert job.get(path)
-    with pytest.raises(urllib.error.HTTPError, match="404"):
-        job.get("nothing")
-    job.end()
-
-
-@pytest.mark.nightly
-def test_a_command_that_follows_the_job_shows_its_end_after_the_upgrade(job: LongJob) -> None:
-    with job.begun("attach", job.directory.job_id) as attached:
-        assert attached.stdout is not None
-        for _ in range(LINES):  # it has come to rest
-            assert attached.stdout.readline()
-        job.upgrade()
-        killed(job.coordinator, lambda: job.coordinator, job)
-        job.end()
-        assert b"succeeded after" in attached.stdout.read()
-        assert attached.wait(PATIENCE_S) == 0
-
-
-@pytest.mark.nightly
-def test_a_portal_shows_its_first_job_after_the_upgrade(job: LongJob) -> None:
-    with job.begun("ui", "--json", err=False) as portal:
-        try:
-            assert portal.stdout is not None
-            address = urlsplit(json.loads(portal.stdout.readline())["address"])
-            job.upgrade()
-            base = f"http://127.0.0.1:{address.port}"
-            reader = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-            with reader.open(f"{base}{address.path}?{address.query}", timeout=30.0) as answer:
-                cookie = answer.headers["Set-Cookie"]
-            for page in ("api/v1/jobs", f"jobs/{job.directory.job_id}/"):
-                request = urllib.request.Request(f"{base}/{page}", headers={"Cookie": cookie})
-                with reader.open(request, timeout=30.0) as answer:
-                    assert "unreadable" not in answer.read().decode()
-            job.end()
-        finally:
-            portal.send_signal(signal.SIGINT)
-        assert portal.wait(PATIENCE_S) == ExitCode.STOPPED
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize("text", [SAVING])
 def test_a_restart_while_there_is_no_howdah_has_its_checkpoint(
     job: LongJob, tmp_path: Path
@@ -343,17 +295,6 @@ def test_a_task_that_ends_while_there_is_no_howdah_has_its_outputs_copied(
     (result,) = (tmp_path / "outputs").rglob("one")
     assert result.read_text() == "1\n"
     assert not final.unsaved
-
-
-@pytest.mark.nightly
-def test_a_job_that_is_given_up_without_a_howdah_says_so(job: LongJob) -> None:
-    job.take_away()
-    os.kill(job.node, signal.SIGTERM)
-    wait_until(lambda: job.directory.final() is not None, "the job ends", PATIENCE_S)
-    final = job.directory.final()
-    assert final is not None
-    assert "SIGTERM" in str(final.reason)
-    assert wait_gone(job.directory.path, PATIENCE_S)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A job's page at one address: while it runs, when it has ended, and when nobody runs it any more."""
+"""The list, and a job's page at one address: while it runs, when it has ended, and when nobody runs it any more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from playwright.sync_api import Page, expect
 from howdah.storage.jobdir import JobDirectory
 from tests.browser.conftest import shoot, troubles
 from tests.cli.howdah import gone, howdah, job_file, newest, until
-from tests.portal.conftest import Holding, Past, Portal
+from tests.portal.conftest import MARKUP, Holding, Past, Portal
+from tests.portal.test_list import row
 from tests.unit.web.serving import Answer
 
 pytestmark = pytest.mark.timeout(180)
@@ -31,6 +32,31 @@ COLOURED = """canvas => {
   return count;
 }"""
 """How many points of a drawing are coloured: axes and grid are grey."""
+
+
+def test_running_and_past_jobs_are_in_one_list_and_broken_folders_break_nothing(
+    page: Page, portal: Portal, holding: Holding, past: Past
+) -> None:
+    page.goto(portal.login_link())
+    expect(page).to_have_title("Jobs · Howdah")
+    expect(page.locator("#jobs tbody tr")).to_have_count(6)
+    expect(row(page, "holds").locator(".state")).to_have_text("running")
+    expect(row(page, "digits").locator(".state")).to_have_text("succeeded")
+    failed = row(page, "letters")
+    expect(failed.locator(".state")).to_have_text("failed")
+    expect(failed.locator(".why")).to_contain_text("worker:0 exited with code 1")
+    expect(failed).to_contain_text(past.failed.job_id)
+    expect(row(page, "half-").locator(".state")).to_have_text("unreadable")
+    expect(row(page, "half-").locator(".why")).to_contain_text("has no meta.json")
+    expect(row(page, "torn-").locator(".why")).to_contain_text("can't be read")
+    expect(page.locator(".states")).to_contain_text("Unreadable 2")
+    # Newest first.
+    expect(page.locator("#jobs tbody tr").first).to_contain_text("holds")
+    # What a job says of itself is text, not markup.
+    expect(row(page, "onerror").locator(".name a").first).to_have_text(MARKUP)
+    shoot(page, "jobs-light")
+    holding.let_go()
+    expect(row(page, "holds").locator(".state")).to_have_text("succeeded")
 
 
 def test_a_past_job_has_the_page_it_had(page: Page, portal: Portal, past: Past) -> None:

@@ -9,9 +9,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import shoot, watched
 from tests.browser.prefix_proxy import prefix_proxy
-from tests.portal.conftest import MARKUP, Holding, Past, Portal
+from tests.portal.conftest import Portal
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(180)]
 
 
 def row(page: Page, name: str):
@@ -27,32 +27,6 @@ def plain(browser: Browser) -> Iterator[Page]:
     context.close()
 
 
-def test_running_and_past_jobs_are_in_one_list_and_broken_folders_break_nothing(
-    page: Page, portal: Portal, holding: Holding, past: Past
-) -> None:
-    page.goto(portal.login_link())
-    expect(page).to_have_title("Jobs · Howdah")
-    expect(page.locator("#jobs tbody tr")).to_have_count(6)
-    expect(row(page, "holds").locator(".state")).to_have_text("running")
-    expect(row(page, "digits").locator(".state")).to_have_text("succeeded")
-    failed = row(page, "letters")
-    expect(failed.locator(".state")).to_have_text("failed")
-    expect(failed.locator(".why")).to_contain_text("worker:0 exited with code 1")
-    expect(failed).to_contain_text(past.failed.job_id)
-    expect(row(page, "half-").locator(".state")).to_have_text("unreadable")
-    expect(row(page, "half-").locator(".why")).to_contain_text("has no meta.json")
-    expect(row(page, "torn-").locator(".why")).to_contain_text("can't be read")
-    expect(page.locator(".states")).to_contain_text("Unreadable 2")
-    # Newest first.
-    expect(page.locator("#jobs tbody tr").first).to_contain_text("holds")
-    # What a job says of itself is text, not markup.
-    expect(row(page, "onerror").locator(".name a").first).to_have_text(MARKUP)
-    shoot(page, "jobs-light")
-    holding.let_go()
-    expect(row(page, "holds").locator(".state")).to_have_text("succeeded")
-
-
-@pytest.mark.nightly
 def test_all_works_without_javascript(plain: Page, portal: Portal) -> None:
     plain.goto(portal.login_link())
     expect(plain.locator("#jobs tbody tr")).to_have_count(5)
@@ -89,7 +63,6 @@ def test_all_works_without_javascript(plain: Page, portal: Portal) -> None:
     expect(plain.locator("#jobs")).to_contain_text("No job matches")
 
 
-@pytest.mark.nightly
 def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Portal) -> None:
     page.goto(portal.login_link())
     expect(page.locator("#jobs tbody tr")).to_have_count(5)
@@ -108,7 +81,6 @@ def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Port
     expect(page.locator("#jobs tbody tr .name > a:first-child")).to_have_text(["letters"])
 
 
-@pytest.mark.nightly
 def test_the_list_on_a_phone_in_the_dark_and_below_a_prefix(
     browser: Browser, portal: Portal
 ) -> None:
