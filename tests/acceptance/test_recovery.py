@@ -6,7 +6,6 @@ import re
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.acceptance.checks import TRAININGS
@@ -74,46 +73,6 @@ def test_training_outlives_its_coordinator_and_a_killed_worker(
     assert steps(again)[0] == int(resumed[1]) + 1, "it goes on right behind the checkpoint"
     assert any("restored checkpoint" in line for line in job.story())
     assert job.numbers(r"final accuracy (\d\.\d+)")[-1] >= TRAININGS[name].accuracy
-
-
-CHILDREN = """
-import itertools, os, subprocess, sys, time
-subprocess.Popen(["bash", "-c", "exec -a data-loader sleep 600"], start_new_session=True)
-subprocess.Popen("sleep 601 & sleep 602", shell=True)
-for step in itertools.count(1):
-    print("step", step, "of", os.environ["HOWDAH_ATTEMPT"], flush=True)
-    time.sleep(0.2)
-    if os.path.exists(sys.argv[1]) or step == 600:
-        break
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(180)
-def test_other_children_of_a_program_live_and_die_with_its_attempt(tmp_path: Path) -> None:
-    file = job_file(tmp_path, CHILDREN, roles={"worker": {"instances": 2}}, restart="gang")
-    end = tmp_path / "end"
-    job = Job(start("run", str(file), "--set", f"command=python train.py {end}"))
-
-    def programs() -> set[int]:
-        return {p.pid for task in ("worker:0", "worker:1") for p in job.programs(task)}
-
-    def until_third_step(attempt: int) -> None:
-        for worker in (0, 1):
-            job.until_printed(rf"worker:{worker} \| step 3 of {attempt}")
-
-    until_third_step(1)
-    until(lambda: len(programs()) >= 8, "the children of both, a shell's too")
-    first = programs()
-    job.coordinator().send_signal(signal.SIGKILL)
-    until(lambda: any("took over" in line for line in job.story()), "the take-over")
-    assert first <= {p.pid for p in psutil.process_iter()}, "nobody was touched"
-    job.kill("worker:1")
-    until_third_step(2)
-    assert not programs() & first, "all of the first attempt are gone"
-    end.touch()
-    job.end()
-    until(lambda: not job.marked(), "the end of everything the programs started")
 
 
 SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
