@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from tests.hadoop import artifacts, daemons
 from tests.hadoop.cluster import Cluster
@@ -79,21 +78,10 @@ def _up(folder: Path, options: Options) -> None:
 
 
 def _status(cluster: Cluster) -> None:
-    total = 0
     for daemon in cluster.site.daemons:
         pid = daemons.pid(cluster.site, daemon)
-        if pid is None:
-            print(f"  {daemon.name:17} does not run; log: {cluster.site.logs}/{daemon.name}.log")
-            continue
-        process = psutil.Process(pid)
-        resident = process.memory_info().rss >> 20
-        total += resident
-        used = process.cpu_times()
-        print(f"  {daemon.name:17} {pid:7}  {resident:4} MiB  {used.user + used.system:5.1f} s CPU")
-    print(f"  {total} MiB in all; {cluster.containers_running()} containers of applications")
-    for node in sorted(cluster.nodes(), key=lambda node: node["id"]):
-        labels = ",".join(node.get("nodeLabels") or [])
-        print(f"  {node['id']} {node['rack']} {node['state']} {labels}")
+        state = "does not run" if pid is None else f"process {pid}"
+        print(f"  {daemon.name:17} {state}; log: {cluster.site.logs}/{daemon.name}.log")
     print(f"  ResourceManager {cluster.rm_web}  NameNode {cluster.nn_web}  {cluster.default_fs}")
     print(f"  export HADOOP_CONF_DIR={cluster.conf_dir}")
 

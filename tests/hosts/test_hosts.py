@@ -32,9 +32,11 @@ def folder(tmp_path: Path) -> Path:
 def test_a_host_has_a_name_files_processes_and_a_network_of_its_own(folder: Path) -> None:
     with Hosts(folder, NAMES) as hosts:
         for host in hosts:
-            done = host.run(["sh", "-c", "hostname; touch /tmp/$(hostname); ls /tmp; echo $$"])
+            done = host.run(
+                ["sh", "-c", "hostname; cd /tmp; touch of-$(hostname); ls -d of-*; echo $$"]
+            )
             name, *files, pid = done.stdout.split()
-            assert (name, files) == (host.name, [host.name]), done.stderr
+            assert (name, files) == (host.name, [f"of-{host.name}"]), done.stderr
             assert int(pid) < 100, "processes are counted from 1"
             assert host.do(socket.gethostname) == host.name
         listening = hosts["one"].do(lambda: socket.create_server(("one", 7000)))
