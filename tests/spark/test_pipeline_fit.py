@@ -9,38 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.ml import Pipeline, PipelineModel
-from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
+from pyspark.ml import Pipeline
+from pyspark.ml.evaluation import RegressionEvaluator
 from pyspark.ml.feature import VectorAssembler
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
 from pyspark.sql import functions as F
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import FeedError
-from howdah.spark.pipeline import Estimator, Model, keras_training, torch_training
+from howdah.spark.pipeline import Estimator, keras_training, torch_training
 from howdah.spark.scoring import Make
-
-
-def softmax(x: Any, weights: Any) -> Any:
-    scores = np.hstack([x, np.ones((len(x), 1))]) @ weights
-    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return scores / scores.sum(axis=1, keepdims=True)
-
-
-def train_digits(args: Any, ctx: Any) -> Any:
-    """Softmax regression on the handwritten digits; the value is its own predict function."""
-    weights = np.zeros((65, 10))
-    for batch in ctx.feed().batches(args.batch_size, drop_last=True):
-        x = np.asarray(batch["x"]) / 16.0
-        truth = np.eye(10)[np.asarray(batch["y"], dtype=int)]
-        error = softmax(x, weights) - truth
-        weights -= args.rate * np.hstack([x, np.ones((len(x), 1))]).T @ error / len(x)
-
-    def predict(batch: dict[str, Any]) -> dict[str, Any]:
-        found = softmax(batch["x"] / 16.0, weights)
-        return {"digit": found.argmax(axis=1).astype("float64"), "probability": found}
-
-    return predict
 
 
 def train_mean(args: Any, ctx: Any) -> Any:
@@ -121,41 +99,6 @@ def mean_estimator(**params: Any) -> Estimator:
             **params,
         },
     )
-
-
-@pytest.mark.nightly
-@pytest.mark.both_sparks
-def test_a_pipeline_learns_the_digits_and_scores_after_a_reload(spark: Any, tmp_path: Path) -> None:
-    datasets = pytest.importorskip("sklearn.datasets")
-    images, labels = datasets.load_digits(return_X_y=True)
-    data = spark.createDataFrame(
-        [(*map(float, image), int(label)) for image, label in zip(images, labels)],
-        [*(f"p{i}" for i in range(64)), "label"],
-    ).repartition(4)
-    assembler = VectorAssembler(inputCols=[f"p{i}" for i in range(64)], outputCol="pixels")
-    estimator = Estimator(
-        train_digits,
-        {"rate": 0.5},
-        workers=2,
-        epochs=6,
-        cache=True,
-        shuffle=1,
-        batch_size=16,
-        input_mapping={"pixels": "x"},
-        label_mapping={"label": "y"},
-        output_mapping={"digit": "prediction", "probability": "probability"},
-    )
-    fitted = Pipeline(stages=[assembler, estimator]).fit(data)
-    model: Any = fitted.stages[1]
-    assert isinstance(model, Model)
-    assert model.summary.report.epochs == 6
-    assert sorted(model.summary.values) == [0, 1]
-    fitted.save(str(tmp_path / "digits"))
-    scored = PipelineModel.load(str(tmp_path / "digits")).transform(data)
-    assert scored.columns == [*data.columns, "pixels", "prediction", "probability"]
-    accuracy = MulticlassClassificationEvaluator(metricName="accuracy").evaluate(scored)
-    print(f"accuracy {accuracy:.3f} after {model.summary.report.rows} rows")
-    assert accuracy > 0.9
 
 
 def test_weights_validation_and_callbacks_reach_the_function(spark: Any, rows: Any) -> None:
