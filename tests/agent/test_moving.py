@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
 
@@ -38,30 +37,6 @@ async def test_an_agent_goes_to_the_coordinator_that_calls_it(tmp_path: Path) ->
             assert hello.held is not None and hello.held.pids == started.pids
         rig.tell_stop(1, grace_s=5)
         assert (await rig.exit()).signal == 15
-
-
-async def test_a_newer_coordinator_is_gone_to_although_the_old_one_lives(tmp_path: Path) -> None:
-    async with listening(tmp_path) as (rig, _):
-        old = rig.channels[-1]
-        rig.incarnation = 2
-        async with asyncio.timeout(60):
-            await rig.call(door(rig))
-            await rig.connected(2)
-            await old.wait_closed()
-
-
-async def test_a_call_is_heard_while_the_agent_waits_for_a_host_that_is_dead(
-    tmp_path: Path,
-) -> None:
-    with socket.create_server((HOST, 0)) as dead:  # accepts, and never says a word
-        async with Rig(tmp_path) as rig:
-            there = ((HOST, rig.port), dead.getsockname()[:2])
-            await rig.agent(coordinator_file=None, coordinators=there, listen=True)
-            where = door(rig)
-            await move(rig)
-            await asyncio.get_running_loop().run_in_executor(None, dead.accept)
-            await rig.call(where)
-            await rig.connected(2)
 
 
 async def test_a_coordinator_that_was_replaced_is_not_gone_back_to(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from howdah.agent.host import procfs
 from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
 from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, WebAddress
-from tests.agent.rig import TASK, Rig, alive, python, rss_mb, shell, start_message, until
+from tests.agent.rig import TASK, Rig, alive, python, rss_mb, shell, until
 
 SRC = str(Path(__file__).parents[2] / "src")
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -304,17 +304,6 @@ async def test_a_suspended_program_still_gives_an_answer(tmp_path: Path) -> None
         stacks = await rig.hear(StacksTaken)
         assert str(started.pids[0]) in stacks.text
         assert alive(started.pids[0])
-
-
-async def test_stacks_taken_while_it_ends_do_not_disturb_the_end(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent()
-        await rig.prepare()
-        await rig.start(python(FOREVER), python(FOREVER))
-        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
-        await rig.stop(grace_s=0)
-        await rig.hear(StacksTaken)
-        rig.tell(start_message(shell("true"), attempt=1))
 
 
 def memory_group() -> Path | None:

@@ -204,24 +204,6 @@ async def test_a_watcher_that_does_not_read_stalls_nobody(tmp_path: Path) -> Non
 
 
 @in_loop
-async def test_status_documents_are_spaced_out(tmp_path: Path) -> None:
-    async with world(tmp_path) as job:
-        job.start()
-        seen = await watch(job)
-        zero, one = await job.backend.running(2)
-        loop = asyncio.get_running_loop()
-        begin, before = loop.time(), len(seen.views)
-        for _ in range(300):
-            job.coordinator.status.touch()
-            await asyncio.sleep(0.001)
-        elapsed = loop.time() - begin
-        assert len(seen.views) - before <= elapsed / 0.2 + 2
-        zero.exit(0)
-        one.exit(0)
-        await job.finished()
-
-
-@in_loop
 async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
 
     async with world(tmp_path) as job:

@@ -217,24 +217,6 @@ async def test_the_next_coordinator_takes_the_running_gang_over(tmp_path: Path) 
 
 
 @in_loop
-async def test_a_coordinator_that_dies_before_its_commands_are_carried_out_is_repaired(
-    tmp_path: Path,
-) -> None:
-    async with world(tmp_path) as job:
-        for _ in range(4):
-            coordinator = job.start()
-            told = coordinator.events.last_seq
-            await until(lambda c=coordinator, told=told: c.events.last_seq > told)
-            await job.kill()
-        job.start()
-        for agent in await job.backend.running(2):
-            agent.exit(0)
-        final = await job.finished()
-        assert final.outcome == "succeeded"
-        assert final.incarnation == 5
-
-
-@in_loop
 async def test_a_crash_after_the_last_event_still_finishes_the_job(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
         coordinator = job.start()

@@ -217,24 +217,6 @@ def test_a_coordinator_of_another_job_is_not_believed() -> None:
     run(body())
 
 
-def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
-    """A peer begins a handshake and never finishes it. It is cut off."""
-
-    async def body() -> None:
-        async with bystander(handshake_s=1.0) as (port, handler):
-            connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
-            for number, (_, writer) in enumerate(connections):
-                if number % 2:
-                    writer.write(b"\x16\x03\x01\x02\x00")  # a client hello will follow: it says
-            for reader, writer in connections:
-                with contextlib.suppress(OSError):
-                    assert await reader.read() == b""
-                writer.close()
-            assert len(handler.channels) == 1
-
-    run(body())
-
-
 def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
     """A peer sends nothing, or one byte at a time. It is cut off."""
 
