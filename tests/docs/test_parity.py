@@ -27,13 +27,16 @@ def parity(system: str) -> Parity:
 
 @pytest.fixture(scope="module")
 def found(parity: Parity) -> list[Like]:
+    """Collected by pytest in a process of its own, with all that those tests import."""
     return parity.collected()
 
 
+@pytest.mark.nightly
 def test_every_row_has_its_like_on_real_servers(parity: Parity, found: list[Like]) -> None:
     assert parity.problems(found) == []
 
 
+@pytest.mark.nightly
 def test_the_parity_page_is_up_to_date(system: str, found: list[Like]) -> None:
     generator = _generator()
     written = getattr(generator, system.upper()).read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from tests.browser.conftest import browser, context, page
 from tests.docs.pages import DOCS
 
 __all__ = ["browser", "context", "page"]
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 class Quiet(SimpleHTTPRequestHandler):

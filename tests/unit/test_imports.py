@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ from howdah.backends import registry
 ROOT = Path(howdah.__file__).parent
 
 
+pytestmark = pytest.mark.xdist_group("imports")
+
+
+@cache
 def modules() -> dict[str, Path]:
     """All modules of the package, by name."""
     found: dict[str, Path] = {}
@@ -27,9 +32,20 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
+@cache
+def imports_and_comparisons(path: Path) -> tuple[ast.AST, ...]:
+    wanted = (ast.Import, ast.ImportFrom, ast.Compare)
+    return tuple(node for node in ast.walk(parsed(path)) if isinstance(node, wanted))
+
+
 def imported(path: Path, known: Mapping[str, Path]) -> Iterator[str]:
     """Modules of ours that one imports anywhere in its text."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    for node in imports_and_comparisons(path):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
             names = [f"{node.module}.{alias.name}" for alias in node.names]
@@ -72,18 +88,13 @@ def test_no_module_imports_itself_through_others() -> None:
     assert not circle(edges), "move what both need into a module below them"
 
 
-def test_a_circle_is_found() -> None:
-    assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
-    assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) == []
-
-
 def test_no_room_but_the_backends_own_asks_for_a_backend_by_name() -> None:
     names = set(registry.BUILT_IN)
     asked: list[str] = []
     for path in ROOT.rglob("*.py"):
         if path.is_relative_to(ROOT / "backends"):
             continue
-        for node in ast.walk(ast.parse(path.read_bytes())):
+        for node in imports_and_comparisons(path):
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]
                 text = ast.unparse(node)
@@ -121,7 +132,9 @@ def imported_by(program: str, **env: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("needed", "at_most"), [(SUBMISSION, 390), (MASTER, 385)], ids=["submission", "master"]
+    ("needed", "at_most"),
+    [(SUBMISSION, 390), pytest.param(MASTER, 385, marks=pytest.mark.nightly)],
+    ids=["submission", "master"],
 )
 def test_little_is_imported_before_yarn_is_asked_for_anything(needed: str, at_most: int) -> None:
     modules = imported_by(f"import {needed}\n{MESSAGES}")
@@ -132,6 +145,7 @@ def test_little_is_imported_before_yarn_is_asked_for_anything(needed: str, at_mo
     assert len(modules) < at_most, len(modules)
 
 
+@pytest.mark.nightly
 def test_hadoops_messages_are_the_same_of_protobufs_implementation_in_python() -> None:
     modules = imported_by(MESSAGES, PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION="python")
     assert "google.protobuf.internal.python_message" in modules

@@ -7,10 +7,8 @@ A process loads all at its start, or at a quiet moment soon after it; what only 
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+from functools import cache
 
 import pytest
 
@@ -19,7 +17,9 @@ from howdah.cli.commands import pages
 from howdah.cli.display import attached
 from howdah.client.following import remote
 from howdah.coordinator import job_page
-from tests.unit.test_imports import modules
+from tests.unit.test_imports import imported_by, modules, parsed
+
+pytestmark = pytest.mark.xdist_group("imports")
 
 _OTHER_SYSTEMS = {"howdah.agent.host.portable"}
 _STARTS = (
@@ -130,7 +130,8 @@ PROCESSES = {
 }
 
 
-def late(path: Path) -> Iterator[tuple[str, str]]:
+@cache
+def late(module: str) -> tuple[tuple[str, str], ...]:
     """Functions of a module, and what of ours each imports."""
 
     def look(node: ast.AST, within: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -143,15 +144,46 @@ def late(path: Path) -> Iterator[tuple[str, str]]:
                     yield ".".join(within), f"{child.module}.{alias.name}"
             yield from look(child, within)
 
-    yield from look(ast.parse(path.read_bytes()), ())
+    return tuple(look(parsed(modules()[module]), ()))
+
+
+@cache
+def at_the_top(module: str) -> tuple[str, ...]:
+    """Modules that one imports as it is imported itself: not in a function, and not for type checkers alone."""
+
+    def look(node: ast.AST) -> Iterator[str]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                yield from (alias.name for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                names = [f"{child.module}.{alias.name}" for alias in child.names]
+                yield from (name if name in modules() else str(child.module) for name in names)
+            yield from look(child)
+
+    return tuple(look(parsed(modules()[module])))
 
 
 def loaded_by(names: tuple[str, ...]) -> set[str]:
-    program = f"import {', '.join(names)}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    return {name for name in done.stdout.split() if name.startswith("howdah.")}
+    """Modules of ours that a process has loaded once it has imported those."""
+    found, next_ones = set[str](), [*names]
+    while next_ones:
+        name = next_ones.pop()
+        if name in modules() and name not in found:
+            found.add(name)
+            next_ones += [name.rpartition(".")[0], *at_the_top(name)]
+    return found - {"howdah"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("process", PROCESSES)
+def test_a_process_loads_what_its_imports_say(process: str) -> None:
+    names, _ = PROCESSES[process]
+    loaded = {name for name in imported_by(f"import {', '.join(names)}") if name in modules()}
+    assert loaded - {"howdah"} == loaded_by(names) - _OTHER_SYSTEMS
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -162,7 +194,7 @@ def test_a_process_that_runs_long_has_loaded_what_it_will_need(process: str) -> 
     for module in sorted(loaded & known.keys()):
         if module.startswith((*_STARTS, *_PACKS)):
             continue
-        for function, name in late(known[module]):
+        for function, name in late(module):
             found = name if name in known else name.rpartition(".")[0]
             if found in known and found not in loaded | _OTHER_SYSTEMS:
                 if f"{module}.{function}" not in allowed:

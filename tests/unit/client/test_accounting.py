@@ -103,12 +103,6 @@ def make(
     return directory.job_id
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
-    return tmp_path
-
-
 BIG = Role(instances=2, gpus=2, cores=4, memory="8g")
 
 

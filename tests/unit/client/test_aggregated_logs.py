@@ -17,8 +17,8 @@ from howdah.hadoop.aggregated.source import Place
 from howdah.hadoop.errors import ConnectionLost
 from howdah.storage.jobdir import JobDirectory, base_folder
 from tests.unit.client.hdfs_folder import FolderHdfs
-from tests.unit.client.test_accounting import home, make_trained  # noqa: F401 - a fixture
-from tests.unit.client.test_jobs_on_hdfs import STORE, hdfs  # noqa: F401 - a fixture
+from tests.unit.client.test_accounting import make_trained
+from tests.unit.client.test_jobs_on_hdfs import STORE
 
 NAMES = [f"worker-{index}.{attempt}.log" for index in (0, 1) for attempt in (1, 2)]
 
@@ -54,7 +54,7 @@ def yarns(monkeypatch: pytest.MonkeyPatch) -> YarnsLogs:
 
 
 @pytest.fixture
-def job(home: Path, hdfs: FolderHdfs) -> JobDirectory:  # noqa: F811
+def job(home: Path, hdfs: FolderHdfs) -> JobDirectory:
     """One that has ended on YARN and whose agents have copied no logs."""
     directory = JobDirectory(base_folder() / make_trained())
     meta = msgspec.structs.replace(

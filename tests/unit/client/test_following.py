@@ -85,7 +85,7 @@ def seen(updates: list[Update]) -> tuple[list[int], bytes, list[str]]:
     )
 
 
-def test_a_job_is_followed_to_its_end(directory: JobDirectory) -> None:
+async def test_a_job_is_followed_to_its_end(directory: JobDirectory) -> None:
     async def serve(client: Client) -> None:
         watch = await client.receive()
         assert isinstance(watch, Watch) and watch.logs and watch.after_seq == 0
@@ -95,16 +95,13 @@ def test_a_job_is_followed_to_its_end(directory: JobDirectory) -> None:
         directory.write_final(FINAL)
         await client.say(status(FINAL))
 
-    async def test() -> None:
-        async with coordinator(directory, serve):
-            updates = [u async for u in Remote(directory).follow(FollowerPosition())]
-        assert seen(updates) == ([1, 2], b"one\ntwo\n", ["running", "finished"])
-        assert updates[-1] == FINAL
-
-    run(test)
+    async with coordinator(directory, serve):
+        updates = [u async for u in Remote(directory).follow(FollowerPosition())]
+    assert seen(updates) == ([1, 2], b"one\ntwo\n", ["running", "finished"])
+    assert updates[-1] == FINAL
 
 
-def test_a_successor_is_told_what_is_known_and_nothing_is_repeated(
+async def test_a_successor_is_told_what_is_known_and_nothing_is_repeated(
     directory: JobDirectory,
 ) -> None:
     lives: list[Watch] = []
@@ -121,30 +118,27 @@ def test_a_successor_is_told_what_is_known_and_nothing_is_repeated(
         write_log(directory, b"abcdefghi")
         directory.write_final(FINAL)
 
-    async def test() -> None:
-        updates: list[Update] = []
+    updates: list[Update] = []
 
-        async def follow() -> None:
-            async for update in Remote(directory).follow(FollowerPosition()):
-                updates.append(update)
+    async def follow() -> None:
+        async for update in Remote(directory).follow(FollowerPosition()):
+            updates.append(update)
 
-        following = asyncio.create_task(follow())
-        async with coordinator(directory, first):
-            while len(updates) < 3:
-                await asyncio.sleep(0.001)
-        async with coordinator(directory, second, incarnation=2):
-            await following
-        numbers, data, _ = seen(updates)
-        assert numbers == [1, 2, 3, 4]
-        assert data == b"abcdefghi"
-        assert lives[0].offsets == ()
-        assert lives[1].after_seq == 2
-        assert lives[1].offsets == ((WORKER, 1, 3),)
-
-    run(test)
+    following = asyncio.create_task(follow())
+    async with coordinator(directory, first):
+        while len(updates) < 3:
+            await asyncio.sleep(0.001)
+    async with coordinator(directory, second, incarnation=2):
+        await following
+    numbers, data, _ = seen(updates)
+    assert numbers == [1, 2, 3, 4]
+    assert data == b"abcdefghi"
+    assert lives[0].offsets == ()
+    assert lives[1].after_seq == 2
+    assert lives[1].offsets == ((WORKER, 1, 3),)
 
 
-def test_whoever_follows_hears_that_the_coordinator_is_away_and_back(
+async def test_whoever_follows_hears_that_the_coordinator_is_away_and_back(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "PATIENCE_S", 0.01)
@@ -157,37 +151,31 @@ def test_whoever_follows_hears_that_the_coordinator_is_away_and_back(
         await client.receive()
         directory.write_final(FINAL)
 
-    async def test() -> None:
-        updates: list[Update] = []
+    updates: list[Update] = []
 
-        async def follow() -> None:
-            async for update in Remote(directory).follow(FollowerPosition()):
-                updates.append(update)
+    async def follow() -> None:
+        async for update in Remote(directory).follow(FollowerPosition()):
+            updates.append(update)
 
-        following = asyncio.create_task(follow())
-        async with coordinator(directory, serve):
-            while not any(isinstance(u, RecordUpdate) for u in updates):
-                await asyncio.sleep(0.001)
-        while updates[-1] != Link(None):
+    following = asyncio.create_task(follow())
+    async with coordinator(directory, serve):
+        while not any(isinstance(u, RecordUpdate) for u in updates):
             await asyncio.sleep(0.001)
-        async with coordinator(directory, last, incarnation=2):
-            await following
-        assert Link(2) in updates
+    while updates[-1] != Link(None):
+        await asyncio.sleep(0.001)
+    async with coordinator(directory, last, incarnation=2):
+        await following
+    assert Link(2) in updates
 
-    run(test)
 
-
-def test_a_job_that_ended_is_read_from_its_directory(directory: JobDirectory) -> None:
-    async def test() -> None:
-        await write_journal(directory, ["a", "b", "c"])
-        write_log(directory, b"0123456789")
-        directory.write_final(FINAL)
-        position = FollowerPosition(after_seq=1)
-        position.offsets[LogId(WORKER, 1)] = 4
-        updates = [u async for u in Remote(directory).follow(position)]
-        assert seen(updates) == ([2, 3], b"456789", ["finished"])
-
-    run(test)
+async def test_a_job_that_ended_is_read_from_its_directory(directory: JobDirectory) -> None:
+    await write_journal(directory, ["a", "b", "c"])
+    write_log(directory, b"0123456789")
+    directory.write_final(FINAL)
+    position = FollowerPosition(after_seq=1)
+    position.offsets[LogId(WORKER, 1)] = 4
+    updates = [u async for u in Remote(directory).follow(position)]
+    assert seen(updates) == ([2, 3], b"456789", ["finished"])
 
 
 def abandon(directory: JobDirectory) -> None:
@@ -199,47 +187,38 @@ def abandon(directory: JobDirectory) -> None:
     )
 
 
-def test_a_job_that_nobody_runs_is_given_up_in_words(
+async def test_a_job_that_nobody_runs_is_given_up_in_words(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "ABANDONED_S", 0.05)
     abandon(directory)
 
-    async def test() -> None:
-        handle = AsyncJobHandle(directory)
-        with pytest.raises(Unreachable, match=r"attach --revive .*howdah rerun [^ ]*\. "):
-            await handle.wait()
-        with pytest.raises(Unreachable, match="nobody runs"):
-            await handle.stop()
-        assert (await handle.status()).lost
-
-    run(test)
+    handle = AsyncJobHandle(directory)
+    with pytest.raises(Unreachable, match=r"attach --revive .*howdah rerun [^ ]*\. "):
+        await handle.wait()
+    with pytest.raises(Unreachable, match="nobody runs"):
+        await handle.stop()
+    assert (await handle.status()).lost
 
 
-def test_a_full_disk_is_named_when_a_job_was_given_up(
+async def test_a_full_disk_is_named_when_a_job_was_given_up(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "ABANDONED_S", 0.05)
     monkeypatch.setattr(site, "FULL", 1 << 60)
     abandon(directory)
 
-    async def test() -> None:
-        with pytest.raises(Unreachable, match=r"the disk is full: \d+ KiB are free"):
-            await AsyncJobHandle(directory).wait()
-
-    run(test)
+    with pytest.raises(Unreachable, match=r"the disk is full: \d+ KiB are free"):
+        await AsyncJobHandle(directory).wait()
 
 
-def test_a_job_that_is_just_being_submitted_is_not_lost(directory: JobDirectory) -> None:
-    async def test() -> None:
-        view = await AsyncJobHandle(directory).status()
-        assert (view.phase, view.lost) == ("submitted", False)
-
-    run(test)
+async def test_a_job_that_is_just_being_submitted_is_not_lost(directory: JobDirectory) -> None:
+    view = await AsyncJobHandle(directory).status()
+    assert (view.phase, view.lost) == ("submitted", False)
 
 
 @pytest.mark.parametrize("ahead_s", [-1200.0, 1200.0])
-def test_a_link_to_the_page_is_good_where_the_clocks_are_apart(
+async def test_a_link_to_the_page_is_good_where_the_clocks_are_apart(
     directory: JobDirectory, ahead_s: float
 ) -> None:
     async def asked(client: Client) -> None:
@@ -247,33 +226,27 @@ def test_a_link_to_the_page_is_good_where_the_clocks_are_apart(
         await client.say(status())
         await client.until_gone()
 
-    async def test() -> None:
-        async with coordinator(directory, asked, http_port=1, ahead_s=ahead_s):
-            handle = AsyncJobHandle(directory)
-            await handle.status()
-            link = handle.page()
-        assert link is not None
-        ticket = link.partition("ticket=")[2]
-        there = time.time() + ahead_s
-        # A successor takes none that was made before it began.
-        assert TicketStore(directory.token(), opened=there - 60).take(ticket, there)
-
-    run(test)
+    async with coordinator(directory, asked, http_port=1, ahead_s=ahead_s):
+        handle = AsyncJobHandle(directory)
+        await handle.status()
+        link = handle.page()
+    assert link is not None
+    ticket = link.partition("ticket=")[2]
+    there = time.time() + ahead_s
+    # A successor takes none that was made before it began.
+    assert TicketStore(directory.token(), opened=there - 60).take(ticket, there)
 
 
-def test_a_refusal_is_passed_on(directory: JobDirectory) -> None:
+async def test_a_refusal_is_passed_on(directory: JobDirectory) -> None:
     async def refuse(client: Client) -> None:
         await client.say(Refuse(reason="the client is too old"))
 
-    async def test() -> None:
-        async with coordinator(directory, refuse, greet=False):
-            with pytest.raises(Refused, match="the client is too old"):
-                await AsyncJobHandle(directory).stop()
-
-    run(test)
+    async with coordinator(directory, refuse, greet=False):
+        with pytest.raises(Refused, match="the client is too old"):
+            await AsyncJobHandle(directory).stop()
 
 
-def test_a_question_is_asked_again_in_a_successor(directory: JobDirectory) -> None:
+async def test_a_question_is_asked_again_in_a_successor(directory: JobDirectory) -> None:
     asked: list[AskStop] = []
 
     async def dies(client: Client) -> None:
@@ -283,16 +256,13 @@ def test_a_question_is_asked_again_in_a_successor(directory: JobDirectory) -> No
         asked.append(await client.receive())
         await client.say(Answer())
 
-    async def test() -> None:
-        stopping = asyncio.create_task(AsyncJobHandle(directory).stop("enough", firm=True))
-        async with coordinator(directory, dies):
-            while not asked:
-                await asyncio.sleep(0.001)
-        async with coordinator(directory, answers, incarnation=2):
-            await stopping
-        assert asked[-1] == AskStop(firm=True, reason="enough")
-
-    run(test)
+    stopping = asyncio.create_task(AsyncJobHandle(directory).stop("enough", firm=True))
+    async with coordinator(directory, dies):
+        while not asked:
+            await asyncio.sleep(0.001)
+    async with coordinator(directory, answers, incarnation=2):
+        await stopping
+    assert asked[-1] == AskStop(firm=True, reason="enough")
 
 
 class BetweenTwo(LocalSite):
@@ -307,7 +277,7 @@ class BetweenTwo(LocalSite):
         raise AssertionError(f"ended without its coordinator: {why}")
 
 
-def test_a_job_between_two_coordinators_is_stopped_by_the_next_one(
+async def test_a_job_between_two_coordinators_is_stopped_by_the_next_one(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[AskStop] = []
@@ -316,26 +286,20 @@ def test_a_job_between_two_coordinators_is_stopped_by_the_next_one(
         asked.append(await client.receive())
         await client.say(Answer())
 
-    async def test() -> None:
-        job = AsyncJobHandle(directory)
-        monkeypatch.setattr(job._remote, "site", BetweenTwo(directory))
-        async with coordinator(directory, answers):
-            await job.stop("enough")
-        assert asked == [AskStop(reason="enough")]
-
-    run(test)
+    job = AsyncJobHandle(directory)
+    monkeypatch.setattr(job._remote, "site", BetweenTwo(directory))
+    async with coordinator(directory, answers):
+        await job.stop("enough")
+    assert asked == [AskStop(reason="enough")]
 
 
-def test_a_silent_coordinator_is_not_waited_for_for_ever(directory: JobDirectory) -> None:
+async def test_a_silent_coordinator_is_not_waited_for_for_ever(directory: JobDirectory) -> None:
     async def silent(client: Client) -> None:
         await client.until_gone()
 
-    async def test() -> None:
-        async with coordinator(directory, silent):
-            with pytest.raises(Unreachable, match="did not answer .* kill it"):
-                await Remote(directory).ask(AskStop(), Answer, within_s=0.1)
-
-    run(test)
+    async with coordinator(directory, silent):
+        with pytest.raises(Unreachable, match="did not answer .* kill it"):
+            await Remote(directory).ask(AskStop(), Answer, within_s=0.1)
 
 
 def test_stopping_a_job_that_has_ended_changes_nothing(directory: JobDirectory) -> None:
@@ -343,7 +307,7 @@ def test_stopping_a_job_that_has_ended_changes_nothing(directory: JobDirectory) 
     run(AsyncJobHandle(directory).stop)
 
 
-def test_stacks_of_a_task_come_back_or_the_reason_why_not(directory: JobDirectory) -> None:
+async def test_stacks_of_a_task_come_back_or_the_reason_why_not(directory: JobDirectory) -> None:
     replies = [
         StacksReply(task=WORKER, text="train.py:7"),
         StacksReply(task=WORKER, problem="it has just ended"),
@@ -353,17 +317,14 @@ def test_stacks_of_a_task_come_back_or_the_reason_why_not(directory: JobDirector
         await client.receive()
         await client.say(replies.pop(0))
 
-    async def test() -> None:
-        handle = AsyncJobHandle(directory)
-        async with coordinator(directory, answers):
-            assert await handle.stacks("worker:0") == "train.py:7"
-            with pytest.raises(Refused, match="it has just ended"):
-                await handle.stacks("worker:0")
-
-    run(test)
+    handle = AsyncJobHandle(directory)
+    async with coordinator(directory, answers):
+        assert await handle.stacks("worker:0") == "train.py:7"
+        with pytest.raises(Refused, match="it has just ended"):
+            await handle.stacks("worker:0")
 
 
-def test_callbacks_get_everything_once_and_lines_whole(directory: JobDirectory) -> None:
+async def test_callbacks_get_everything_once_and_lines_whole(directory: JobDirectory) -> None:
     async def serve(client: Client) -> None:
         await client.receive()
         await client.say(status(), record(1), log(0, b"one\ntw"), status(), record(2))
@@ -371,51 +332,42 @@ def test_callbacks_get_everything_once_and_lines_whole(directory: JobDirectory) 
         write_log(directory, b"one\ntwo\nthree")
         directory.write_final(FINAL)
 
-    async def test() -> None:
-        lines: list[LogLine] = []
-        events: list[JobEvent] = []
-        states: list[JobView] = []
+    lines: list[LogLine] = []
+    events: list[JobEvent] = []
+    states: list[JobView] = []
 
-        async def on_event(event: JobEvent) -> None:
-            events.append(event)
+    async def on_event(event: JobEvent) -> None:
+        events.append(event)
 
-        callbacks = Callbacks(on_event=on_event, on_state=states.append, on_log=lines.append)
-        handle = AsyncJobHandle(directory, callbacks)
-        async with coordinator(directory, serve):
-            view = await handle.wait()
-        assert view == FINAL
-        assert [(line.offset, line.text) for line in lines] == [
-            (0, "one"),
-            (4, "two"),
-            (8, "three"),
-        ]
-        assert [event.seq for event in events] == [1, 2]
-        assert states == [VIEW, FINAL]
-
-    run(test)
+    callbacks = Callbacks(on_event=on_event, on_state=states.append, on_log=lines.append)
+    handle = AsyncJobHandle(directory, callbacks)
+    async with coordinator(directory, serve):
+        view = await handle.wait()
+    assert view == FINAL
+    assert [(line.offset, line.text) for line in lines] == [
+        (0, "one"),
+        (4, "two"),
+        (8, "three"),
+    ]
+    assert [event.seq for event in events] == [1, 2]
+    assert states == [VIEW, FINAL]
 
 
-def test_what_a_callback_raises_wait_raises(directory: JobDirectory) -> None:
+async def test_what_a_callback_raises_wait_raises(directory: JobDirectory) -> None:
     def broken(_event: JobEvent) -> None:
         raise ZeroDivisionError("in the callback")
 
-    async def test() -> None:
-        await write_journal(directory, ["1"])
-        directory.write_final(FINAL)
-        handle = AsyncJobHandle(directory, Callbacks(on_event=broken))
-        with pytest.raises(ZeroDivisionError, match="in the callback"):
-            await handle.wait()
-
-    run(test)
+    await write_journal(directory, ["1"])
+    directory.write_final(FINAL)
+    handle = AsyncJobHandle(directory, Callbacks(on_event=broken))
+    with pytest.raises(ZeroDivisionError, match="in the callback"):
+        await handle.wait()
 
 
-def test_waiting_has_a_time_out_and_the_job_goes_on(directory: JobDirectory) -> None:
+async def test_waiting_has_a_time_out_and_the_job_goes_on(directory: JobDirectory) -> None:
     async def silent(client: Client) -> None:
         await client.until_gone()
 
-    async def test() -> None:
-        async with coordinator(directory, silent):
-            with pytest.raises(TimeoutError, match=r"has not ended within 0\.05 s; it goes on"):
-                await AsyncJobHandle(directory).wait(0.05)
-
-    run(test)
+    async with coordinator(directory, silent):
+        with pytest.raises(TimeoutError, match=r"has not ended within 0\.05 s; it goes on"):
+            await AsyncJobHandle(directory).wait(0.05)

@@ -17,7 +17,6 @@ from click.shell_completion import ShellComplete
 
 import howdah.aio
 from howdah.backends import registry
-from howdah.backends.yarn.access import Access
 from howdah.backends.yarn.client import application
 from howdah.cli import leaving
 from howdah.cli.main import cli, main
@@ -36,7 +35,6 @@ from tests.unit.client.hdfs_folder import FS, FolderHdfs
 from tests.unit.client.test_accounting import (
     began,
     granted,
-    home,  # noqa: F401 - a fixture
     make,
     make_alone,
     make_failed,
@@ -46,21 +44,6 @@ from tests.unit.client.test_accounting import (
 )
 
 STORE = f"{FS}/howdah"
-CORE = f"<configuration><property><name>fs.defaultFS</name><value>{FS}</value></property></configuration>"
-
-
-@pytest.fixture
-def hdfs(home: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHdfs:  # noqa: F811
-    """A file system without jobs, and us on it as ada."""
-    conf = home / "conf"
-    conf.mkdir()
-    (conf / "core-site.xml").write_text(CORE)
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(conf))
-    monkeypatch.setenv("HADOOP_USER_NAME", "ada")
-    found = FolderHdfs(home / "hdfs")
-    (found.folder / "howdah" / "ada").mkdir(parents=True)
-    monkeypatch.setattr(Access, "hdfs", lambda self, url: found)
-    return found
 
 
 def move(hdfs: FolderHdfs, user: str = "ada", store: str = STORE) -> None:
@@ -74,16 +57,14 @@ def move(hdfs: FolderHdfs, user: str = "ada", store: str = STORE) -> None:
         shutil.move(directory.path, there)
 
 
-def forget(home: Path) -> None:  # noqa: F811
+def forget(home: Path) -> None:
     """Be another machine."""
     shutil.rmtree(home / "portal", ignore_errors=True)
     shutil.rmtree(base_folder())
 
 
 def test_a_job_on_hdfs_holds_the_same_as_one_in_a_folder(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_trained()
     make_alone(worker=Role(gpus=1, cores=3, memory="2g"))
@@ -104,9 +85,7 @@ def test_a_job_on_hdfs_holds_the_same_as_one_in_a_folder(
 
 
 def test_hours_that_hdfs_does_not_show_are_named_until_it_does(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     story = granted(0, "n1") + registered(50, 1) + began(100, 100, 1, 0)
     job_id = make("runs", [*story], user="bo")
@@ -128,9 +107,7 @@ def test_hours_that_hdfs_does_not_show_are_named_until_it_does(
 
 
 def test_jobs_below_an_url_are_listed_and_removed_and_no_others(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second = make_trained(), make_alone()
     move(hdfs)
@@ -155,9 +132,7 @@ def test_jobs_below_an_url_are_listed_and_removed_and_no_others(
 
 
 def test_a_name_means_a_job_below_the_url_and_none_of_this_machine(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = make_trained(), make_trained()
     move(hdfs)
@@ -187,10 +162,7 @@ def test_a_name_means_a_job_below_the_url_and_none_of_this_machine(
     }
 
 
-def test_a_shell_is_offered_the_jobs_below_the_url(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-) -> None:
+def test_a_shell_is_offered_the_jobs_below_the_url(home: Path, hdfs: FolderHdfs) -> None:
     there = make_trained()
     move(hdfs)
     forget(home)
@@ -206,9 +178,7 @@ def test_a_shell_is_offered_the_jobs_below_the_url(
 
 
 def test_several_jobs_below_an_url_are_named_where_one_is_wanted(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = [make_trained(), make_trained()]
     move(hdfs)
@@ -222,7 +192,7 @@ def test_several_jobs_below_an_url_are_named_where_one_is_wanted(
 
 @pytest.mark.parametrize("called", ["train", "trained", "@last"])
 def test_no_other_job_is_taken_for_one_that_cannot_be_read(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -245,9 +215,7 @@ def test_no_other_job_is_taken_for_one_that_cannot_be_read(
 
 
 def test_a_job_that_is_being_submitted_is_passed_over(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = make_trained(), make_trained()
     move(hdfs)
@@ -267,7 +235,7 @@ def test_a_job_that_is_being_submitted_is_passed_over(
 
 @pytest.mark.parametrize("cut_at", ["job.json", "meta.json", "token"])
 def test_a_copy_that_was_cut_is_made_whole_by_who_looks_next(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -304,10 +272,7 @@ def test_a_copy_that_was_cut_is_made_whole_by_who_looks_next(
 
 @pytest.mark.parametrize("content", ["", "{"])
 def test_a_job_whose_meta_data_cannot_be_read_hides_no_other(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    capsys: pytest.CaptureFixture[str],
-    content: str,
+    home: Path, hdfs: FolderHdfs, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     old, new = make_trained(), make_trained()
     move(hdfs)
@@ -337,7 +302,7 @@ def applications(monkeypatch: pytest.MonkeyPatch) -> list[yarn.ApplicationReport
 
 
 def test_all_jobs_on_the_cluster_are_listed_wherever_they_were_put(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     applications: list[yarn.ApplicationReportProto],
     monkeypatch: pytest.MonkeyPatch,
@@ -373,7 +338,7 @@ def test_all_jobs_on_the_cluster_are_listed_wherever_they_were_put(
 
 
 def test_jobs_that_cannot_be_listed_are_said_to_be_left_out(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -393,7 +358,7 @@ def test_jobs_that_cannot_be_listed_are_said_to_be_left_out(
 
 
 def test_of_many_jobs_of_a_name_those_that_have_ended_are_not_copied(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -420,10 +385,7 @@ def test_of_many_jobs_of_a_name_those_that_have_ended_are_not_copied(
         assert unended in capsys.readouterr().out
 
 
-def test_programs_are_given_the_jobs_below_an_url_alone(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-) -> None:
+def test_programs_are_given_the_jobs_below_an_url_alone(home: Path, hdfs: FolderHdfs) -> None:
     old, new = make_trained(), make_trained()
     move(hdfs)
     forget(home)
@@ -435,8 +397,7 @@ def test_programs_are_given_the_jobs_below_an_url_alone(
 
 
 def test_so_many_jobs_are_looked_at_at_once_that_the_last_has_as_long_as_the_first(
-    home: Path,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, most = 0, 0
 
@@ -475,9 +436,7 @@ def limit_only(slow: Collection[str], monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
-    home: Path,  # noqa: F811
-    hdfs: FolderHdfs,
-    monkeypatch: pytest.MonkeyPatch,
+    home: Path, hdfs: FolderHdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     healthy = {make_trained() for _ in range(3)}
     slow = {make_alone() for _ in range(3)}
@@ -507,7 +466,7 @@ def test_jobs_that_hdfs_does_not_tell_of_take_no_thread_from_the_others(
 
 
 def test_a_job_of_which_hdfs_does_not_tell_at_all_is_named_and_prune_fails(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -532,7 +491,7 @@ def test_a_job_of_which_hdfs_does_not_tell_at_all_is_named_and_prune_fails(
 
 
 def test_a_job_of_which_neither_service_tells_may_have_ended(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -560,7 +519,7 @@ def test_a_job_of_which_neither_service_tells_may_have_ended(
 
 
 def test_a_job_of_which_hdfs_does_not_tell_in_time_is_named_and_the_others_are_removed(
-    home: Path,  # noqa: F811
+    home: Path,
     hdfs: FolderHdfs,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -19,7 +19,7 @@ from howdah.client.errors import BadInput
 from howdah.client.submission import begin as submission_start
 from howdah.client.submission import submit as submission
 from howdah.client.submission.functions import place
-from howdah.client.submission.loading import load_again, load_flags, load_object
+from howdah.client.submission.loading import load_again, load_object
 from howdah.client.submission.submit import submit
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
@@ -151,25 +151,6 @@ def test_a_daemon_that_is_not_wanted_after_all_ends() -> None:
     process = starter._starter._spawned.process
     starter.close()
     assert process.poll() is not None
-
-
-def test_an_object_is_checked_like_a_file() -> None:
-    with pytest.raises(JobFileError) as caught:
-        load_object(Job(framework="pytroch", attempts=0, roles={"worker": Role(memory="lots")}))
-    told = str(caught.value)
-    for part in ("pytorch", "attempts", "roles.worker.memory"):
-        assert part in told
-
-
-def test_flags_make_a_job(tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    loaded = load_flags("pytorch", ["worker=2..4"], ["python", "train.py"], ["attempts=5"])
-    assert loaded.job.framework == "pytorch"
-    assert loaded.job.roles["worker"].instances == "2..4"
-    assert loaded.job.command == ["python", "train.py"]
-    assert loaded.job.attempts == 5
-    assert loaded.job.name == "train"
-    assert loaded.source == tmp_path
 
 
 def test_a_job_again_is_the_same_but_for_its_id() -> None:

@@ -16,7 +16,8 @@ from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory, base_folder
 from howdah.wire.messages import Sample
 from tests.portal.conftest import Portal
-from tests.unit.client.test_accounting import home, make_trained  # noqa: F401 - a fixture
+from tests.unit.client.conftest import home  # noqa: F401 - a fixture
+from tests.unit.client.test_accounting import make_trained
 
 WORKER = Task("worker", 0)
 

@@ -276,6 +276,7 @@ def test_a_copied_checkpoint_says_where_it_came_from_until_the_job_saves_its_own
     assert restore(second).origin == ""
 
 
+@pytest.mark.nightly
 def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:
     script = (
         "import sys; import howdah.storage.helper, howdah.storage.checkpoints.watching\n"

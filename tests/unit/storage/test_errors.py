@@ -15,70 +15,48 @@ def os_error(number: int) -> OSError:
     return OSError(number, "x", "/some/path")
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EMFILE,
-        errno.ENFILE,
-        errno.ENOMEM,
-        errno.EAGAIN,
-        errno.EIO,
-        errno.ESTALE,
-        errno.ECONNREFUSED,
-        errno.ECONNRESET,
-        errno.ETIMEDOUT,
-        errno.EHOSTUNREACH,
-        errno.ENETUNREACH,
-        errno.EADDRINUSE,
-        errno.EEXIST,
-        errno.ENOTDIR,  # a mount that is away leaves whatever is below it
-    ],
-)
-def test_machines_networks_and_room_may_pass(number: int) -> None:
-    assert is_transient(os_error(number))
+MAY_PASS: list[Exception] = [
+    # Machines, networks and room; a mount that is away leaves whatever is below it.
+    *map(
+        os_error,
+        [
+            *(errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN),
+            *(errno.EIO, errno.ESTALE, errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT),
+            *(errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EADDRINUSE, errno.EEXIST, errno.ENOTDIR),
+        ],
+    ),
+    TimeoutError(),
+    ConnectionResetError("peer"),
+    socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
+    MemoryError(),
+    hdfs_errors.HdfsSafeMode("read-only"),
+    hdfs_errors.NoNameNode("standby"),
+    hdfs_errors.NoDataNode("full"),
+    hdfs_errors.HdfsQuotaExceeded("used up"),
+]
+FINAL: list[Exception] = [
+    # Rights and bad paths, refusals and defects.
+    *map(os_error, [errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG]),
+    os_error(errno.ELOOP),
+    PermissionError("no"),
+    ValueError("Protocol not known: nosuch"),
+    ImportError("Please install s3fs"),
+    hdfs_errors.NoPermission("no"),
+    hdfs_errors.TokenRefused("expired"),
+    hdfs_errors.NotFound("no such file"),
+    hdfs_errors.HdfsError("something new"),
+]
 
 
 @pytest.mark.parametrize(
-    "number",
-    [errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP],
+    ("error", "transient"),
+    [*((error, True) for error in MAY_PASS), *((error, False) for error in FINAL)],
+    ids=repr,
 )
-def test_rights_and_bad_paths_are_final(number: int) -> None:
-    assert not is_transient(os_error(number))
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        TimeoutError(),
-        ConnectionResetError("peer"),
-        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
-        MemoryError(),
-        hdfs_errors.HdfsSafeMode("read-only"),
-        hdfs_errors.NoNameNode("standby"),
-        hdfs_errors.NoDataNode("full"),
-        hdfs_errors.HdfsQuotaExceeded("used up"),
-    ],
-)
-def test_stores_that_are_away_may_pass(error: Exception) -> None:
-    assert is_transient(error)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        PermissionError("no"),
-        ValueError("Protocol not known: nosuch"),
-        ImportError("Please install s3fs"),
-        hdfs_errors.NoPermission("no"),
-        hdfs_errors.TokenRefused("expired"),
-        hdfs_errors.NotFound("no such file"),
-        hdfs_errors.HdfsError("something new"),
-    ],
-)
-def test_refusals_and_defects_are_final(error: Exception) -> None:
-    assert not is_transient(error)
+def test_what_may_pass_by_itself_is_told_from_what_is_final(
+    error: Exception, transient: bool
+) -> None:
+    assert is_transient(error) is transient
 
 
 class HttpError(Exception):

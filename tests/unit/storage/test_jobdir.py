@@ -61,6 +61,7 @@ def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
     assert directory.job_id == "digits-1"
 
 
+@pytest.mark.nightly
 def test_threads_may_be_the_first_to_read_at_once(tmp_path: Path) -> None:
     """msgspec ended the process: nine times of ten, where threads take turns as often as here."""
     directory = JobDirectory(tmp_path / "digits")

@@ -42,15 +42,12 @@ async def add(folder: Path, count: int, **options: Any) -> None:
     await journal.close()
 
 
-def test_entries_come_back_as_they_were_with_numbers_from_one(tmp_path: Path) -> None:
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        assert journal.append_event(1.25, EVENTS[0]) == 1
-        assert journal.append_record(1.25, RECORD) == 2
-        journal.append(EventEntry(seq=3, now=2.0, event=EVENTS[1]))
-        await journal.close()
-
-    run(body())
+async def test_entries_come_back_as_they_were_with_numbers_from_one(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    assert journal.append_event(1.25, EVENTS[0]) == 1
+    assert journal.append_record(1.25, RECORD) == 2
+    journal.append(EventEntry(seq=3, now=2.0, event=EVENTS[1]))
+    await journal.close()
     assert list(read(tmp_path)) == [
         EventEntry(seq=1, now=1.25, event=EVENTS[0]),
         RecordEntry(seq=2, now=1.25, record=RECORD),
@@ -58,18 +55,15 @@ def test_entries_come_back_as_they_were_with_numbers_from_one(tmp_path: Path) ->
     ]
 
 
-def test_the_next_writer_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    run(add(tmp_path, 3))
+async def test_the_next_writer_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    await add(tmp_path, 3)
 
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        assert journal.next_seq == 4
-        with pytest.raises(ValueError, match="has number 4, not 7"):
-            journal.append(EventEntry(seq=7, now=0.0, event=EVENTS[0]))
-        journal.append_event(9.0, EVENTS[0])
-        await journal.close()
-
-    run(body())
+    journal = Journal.open(tmp_path)
+    assert journal.next_seq == 4
+    with pytest.raises(ValueError, match="has number 4, not 7"):
+        journal.append(EventEntry(seq=7, now=0.0, event=EVENTS[0]))
+    journal.append_event(9.0, EVENTS[0])
+    await journal.close()
     assert [entry.seq for entry in read(tmp_path)] == [1, 2, 3, 4]
 
 
@@ -94,7 +88,7 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 # -- durability ----------------------------------------------------------------------------------
 
 
-def test_what_is_committed_is_in_the_file_and_synchronised(
+async def test_what_is_committed_is_in_the_file_and_synchronised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synchronised: list[int] = []
@@ -106,21 +100,18 @@ def test_what_is_committed_is_in_the_file_and_synchronised(
 
     monkeypatch.setattr(journal_module, "_sync_data", noting)
 
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        for number in range(3):
-            journal.append_event(0.0, EVENTS[0])
-            await journal.commit()
-            assert len(list(read(tmp_path))) == number + 1
-            assert synchronised[-1] == (tmp_path / "events-0001.jsonl").stat().st_size
-        await journal.commit()  # nothing new: nothing to synchronise
-        assert len(synchronised) == 3
-        await journal.close()
-
-    run(body())
+    journal = Journal.open(tmp_path)
+    for number in range(3):
+        journal.append_event(0.0, EVENTS[0])
+        await journal.commit()
+        assert len(list(read(tmp_path))) == number + 1
+        assert synchronised[-1] == (tmp_path / "events-0001.jsonl").stat().st_size
+    await journal.commit()  # nothing new: nothing to synchronise
+    assert len(synchronised) == 3
+    await journal.close()
 
 
-def test_commits_at_the_same_time_share_a_synchronisation(
+async def test_commits_at_the_same_time_share_a_synchronisation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = 0
@@ -133,95 +124,72 @@ def test_commits_at_the_same_time_share_a_synchronisation(
 
     monkeypatch.setattr(journal_module, "_sync_data", counting)
 
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
+    journal = Journal.open(tmp_path)
 
-        async def one(number: int) -> None:
-            seq = journal.append_event(float(number), EVENTS[0])
-            await journal.commit()
-            assert len(list(read(tmp_path))) >= seq
+    async def one(number: int) -> None:
+        seq = journal.append_event(float(number), EVENTS[0])
+        await journal.commit()
+        assert len(list(read(tmp_path))) >= seq
 
-        await asyncio.gather(*(one(number) for number in range(200)))
-        await journal.close()
-
-    run(body())
+    await asyncio.gather(*(one(number) for number in range(200)))
+    await journal.close()
     assert count <= 4
     assert len(list(read(tmp_path))) == 200
 
 
-def test_entries_appended_while_others_are_written_wait_for_the_next_round(
+async def test_entries_appended_while_others_are_written_wait_for_the_next_round(
     tmp_path: Path,
 ) -> None:
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        journal.append_event(0.0, EVENTS[0])
-        first = asyncio.create_task(journal.commit())
-        await asyncio.sleep(0)
-        journal.append_event(1.0, EVENTS[0])
-        second = asyncio.create_task(journal.commit())
-        await first
-        await second
-        assert len(list(read(tmp_path))) == 2
-        await journal.close()
-
-    run(body())
+    journal = Journal.open(tmp_path)
+    journal.append_event(0.0, EVENTS[0])
+    first = asyncio.create_task(journal.commit())
+    await asyncio.sleep(0)
+    journal.append_event(1.0, EVENTS[0])
+    second = asyncio.create_task(journal.commit())
+    await first
+    await second
+    assert len(list(read(tmp_path))) == 2
+    await journal.close()
 
 
-def test_a_cancelled_commit_takes_nothing_back(tmp_path: Path) -> None:
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        journal.append_event(0.0, EVENTS[0])
-        waiting = asyncio.create_task(journal.commit())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        journal.append_event(1.0, EVENTS[0])
-        await journal.commit()
-        assert len(list(read(tmp_path))) == 2
-        await journal.close()
-
-    run(body())
+async def test_a_cancelled_commit_takes_nothing_back(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path)
+    journal.append_event(0.0, EVENTS[0])
+    waiting = asyncio.create_task(journal.commit())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    journal.append_event(1.0, EVENTS[0])
+    await journal.commit()
+    assert len(list(read(tmp_path))) == 2
+    await journal.close()
 
 
-def test_after_a_failed_write_nothing_is_taken_any_more(
+async def test_after_a_failed_write_nothing_is_taken_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        journal.append_event(0.0, EVENTS[0])
+    journal = Journal.open(tmp_path)
+    journal.append_event(0.0, EVENTS[0])
+    await journal.commit()
+    monkeypatch.setattr(journal_module, "_sync_data", full)
+    journal.append_event(1.0, EVENTS[0])
+    results = await asyncio.gather(journal.commit(), journal.commit(), return_exceptions=True)
+    assert all(isinstance(result, JournalError) for result in results)
+    monkeypatch.undo()
+    with pytest.raises(JournalError, match="No space left on device"):
+        journal.append_event(2.0, EVENTS[0])
+    with pytest.raises(JournalError, match="No space left on device"):
         await journal.commit()
-        monkeypatch.setattr(journal_module, "_sync_data", full)
-        journal.append_event(1.0, EVENTS[0])
-        results = await asyncio.gather(journal.commit(), journal.commit(), return_exceptions=True)
-        assert all(isinstance(result, JournalError) for result in results)
-        monkeypatch.undo()
-        with pytest.raises(JournalError, match="No space left on device"):
-            journal.append_event(2.0, EVENTS[0])
-        with pytest.raises(JournalError, match="No space left on device"):
-            await journal.commit()
-        await journal.close()
-
-    run(body())
-    run(add(tmp_path, 1))  # the lock is free again
-
-
-def test_a_closed_journal_takes_nothing(tmp_path: Path) -> None:
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        await journal.close()
-        await journal.close()
-        with pytest.raises(JournalError, match="is closed"):
-            journal.append_event(0.0, EVENTS[0])
-
-    run(body())
+    await journal.close()
+    await add(tmp_path, 1)  # the lock is free again
 
 
 # -- one writer ----------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_refused_in_this_process_and_in_another(tmp_path: Path) -> None:
+async def test_a_second_writer_is_refused_in_this_process_and_in_another(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from howdah.storage.journal import *\n"
         "try: Journal.open(Path(sys.argv[1]))\n"
@@ -233,16 +201,13 @@ def test_a_second_writer_is_refused_in_this_process_and_in_another(tmp_path: Pat
         command = [sys.executable, "-c", script, str(tmp_path)]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
-    async def body() -> None:
-        journal = Journal.open(tmp_path)
-        with pytest.raises(JournalError, match="one coordinator at a time"):
-            Journal.open(tmp_path)
-        assert "Another process writes the journal" in other()
-        journal.append_event(0.0, EVENTS[0])
-        await journal.close()
-        assert other() == "opened\n"
-
-    run(body())
+    journal = Journal.open(tmp_path)
+    with pytest.raises(JournalError, match="one coordinator at a time"):
+        Journal.open(tmp_path)
+    assert "Another process writes the journal" in other()
+    journal.append_event(0.0, EVENTS[0])
+    await journal.close()
+    assert other() == "opened\n"
 
 
 def test_a_killed_writer_leaves_the_journal_to_the_next(tmp_path: Path) -> None:
@@ -355,17 +320,14 @@ def test_a_torn_line_in_an_earlier_segment_is_damage(tmp_path: Path) -> None:
         list(read(tmp_path))
 
 
-def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
-    async def body() -> None:
-        journal = Journal.open(tmp_path, segment_bytes=2000)
-        seen = 0
-        for number in range(200):
-            journal.append_event(float(number), EVENTS[0])
-            if number % 7 == 0:
-                await journal.commit()
-                entries = await asyncio.to_thread(lambda: list(read(tmp_path)))
-                assert len(entries) > seen or number == 0
-                seen = len(entries)
-        await journal.close()
-
-    run(body())
+async def test_it_can_be_read_while_it_is_written(tmp_path: Path) -> None:
+    journal = Journal.open(tmp_path, segment_bytes=2000)
+    seen = 0
+    for number in range(200):
+        journal.append_event(float(number), EVENTS[0])
+        if number % 7 == 0:
+            await journal.commit()
+            entries = await asyncio.to_thread(lambda: list(read(tmp_path)))
+            assert len(entries) > seen or number == 0
+            seen = len(entries)
+    await journal.close()

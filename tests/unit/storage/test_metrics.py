@@ -16,6 +16,7 @@ def sample(task: str, time: float, **values: float) -> TaskSample:
 
 
 def test_samples_come_back_as_they_were(tmp_path: Path) -> None:
+    assert list(read(tmp_path)) == []
     samples = [sample("worker:0", 1.0, loss=0.5), sample("worker:1", 1.5), sample("ps:0", 2.0)]
     append(tmp_path, samples[:2])
     append(tmp_path, [])
@@ -63,7 +64,3 @@ def test_a_line_torn_by_a_crash_costs_itself_only(tmp_path: Path) -> None:
 def test_only_the_owner_can_read_them(tmp_path: Path) -> None:
     append(tmp_path, [sample("worker:0", 1.0)])
     assert stat.S_IMODE((tmp_path / "metrics-0001.jsonl").stat().st_mode) == 0o600
-
-
-def test_a_job_without_samples_has_none(tmp_path: Path) -> None:
-    assert list(read(tmp_path)) == []

@@ -3,8 +3,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import runpy
 import shutil
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -152,6 +152,7 @@ def test_a_store_that_does_not_come_back_in_time_is_said(base: Path, tmp_path: P
     assert "not copied to" in result.problems[0]
 
 
+@pytest.mark.nightly
 def test_all_are_listed_while_others_come_and_an_older_attempts_are_removed(
     base: Path, tmp_path: Path
 ) -> None:
@@ -240,9 +241,12 @@ def test_an_attempt_frozen_just_before_its_file_appears_replaces_nothing(
 
 
 @pytest.mark.parametrize("name", ["outputs", "folder_sync", "checkpoints.helper"])
-def test_agents_that_began_before_an_upgrade_find_their_helpers(name: str) -> None:
+def test_agents_that_began_before_an_upgrade_find_their_helpers(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A module that can be run and does nothing would be taken for work that is done."""
-    run = subprocess.run(
-        [sys.executable, "-m", f"howdah.storage.{name}"], capture_output=True, text=True
-    )
-    assert run.returncode == 2 and "usage: python -m howdah.storage.helper" in run.stderr
+    monkeypatch.setattr(sys, "argv", [name])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(f"howdah.storage.{name}", run_name="__main__")
+    assert ended.value.code == 2
+    assert "usage: python -m howdah.storage.helper" in capsys.readouterr().err

@@ -1,17 +1,16 @@
-"""The watcher as agents run it: a process with a pipe each way."""
+"""The watcher as agents run it, with a pipe each way: in a thread, and in a process where signals matter."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import os
+import queue
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,7 +24,6 @@ from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.upload import publish
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
 from howdah.storage.checkpoints.watching import RequestKind, Requests, WatchRequest, watch
-from howdah.storage.folders import scan
 from howdah.storage.helper import main
 from howdah.storage.stores import checkpoint_stores as stores
 from howdah.storage.stores.checkpoint_stores import LocalStore
@@ -52,18 +50,63 @@ def spec(folder: Path, tmp_path: Path) -> CheckpointSpec:
     )
 
 
+class Watcher:
+    """A watcher in a thread: it is told, and says, what a process of its own is told and says."""
+
+    def __init__(self, spec: CheckpointSpec) -> None:
+        self._said: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._reader, writer = os.pipe()
+        self._requests, self._tell = Requests(self._reader), os.fdopen(writer, "wb", buffering=0)
+        self._thread = threading.Thread(target=self._watch, args=(spec,))
+        self._thread.start()
+
+    def _watch(self, spec: CheckpointSpec) -> None:
+        watch(spec, self._requests, lambda report: self._said.put(msgspec.json.encode(report)))
+        self._said.put(b"null")
+
+    def says(self) -> dict[str, Any] | None:
+        """The next thing it says; None at its end."""
+        return json.loads(self._said.get(timeout=DEADLINE_S))
+
+    def tell(self, line: str) -> None:
+        self._tell.write(f"{line}\n".encode())
+
+    def end_of_file(self) -> None:
+        self._tell.close()
+
+    def close(self) -> None:
+        self._tell.close()
+        self._thread.join()
+        self._requests.close()
+        os.close(self._reader)
+
+
+Start = Callable[..., Watcher]
+
+
 @pytest.fixture
-def start(spec: CheckpointSpec, tmp_path: Path) -> Iterator[Callable[..., Helper]]:
-    helpers: list[Helper] = []
+def start(spec: CheckpointSpec) -> Iterator[Start]:
+    with ExitStack() as stack:
 
-    def start(what: str = "watch", **fields: Any) -> Helper:
-        helper = Helper(what, msgspec.structs.replace(spec, **fields), tmp_path)
-        helpers.append(helper)
-        return helper
+        def start(**fields: Any) -> Watcher:
+            watcher = Watcher(msgspec.structs.replace(spec, **fields))
+            stack.callback(watcher.close)
+            return watcher
 
-    yield start
-    for helper in helpers:
-        helper.close()
+        yield start
+
+
+@pytest.fixture
+def process(spec: CheckpointSpec, tmp_path: Path) -> Iterator[Callable[..., Helper]]:
+    """The same, as an agent starts it."""
+    with ExitStack() as stack:
+
+        def process(**fields: Any) -> Helper:
+            helper = Helper("watch", msgspec.structs.replace(spec, **fields), tmp_path)
+            stack.callback(helper.close)
+            return helper
+
+        yield process
 
 
 def versions(spec: CheckpointSpec) -> list[str]:
@@ -108,9 +151,9 @@ def wait_for_another_moment(file: Path, moment: float) -> None:
 
 
 def test_each_finished_set_of_files_becomes_a_version(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    process: Callable[..., Helper], folder: Path, spec: CheckpointSpec
 ) -> None:
-    helper = start()
+    helper = process()
     for number in range(1, 4):
         (folder / "model").write_text("w" * number)
         said = helper.says()
@@ -124,28 +167,15 @@ def test_each_finished_set_of_files_becomes_a_version(
     assert len(versions(spec)) == 3
 
 
-def test_a_set_is_not_saved_before_it_has_been_quiet(
-    start: Callable[..., Helper], folder: Path
-) -> None:
-    helper = start(settle_s=2.0)
-    until(lambda: not helper.silent() or scan(folder) == {})
-    for part in range(10):
-        (folder / f"part-{part}").write_text("x")
-        time.sleep(0.05)
-    said = helper.says()
-    assert said is not None
-    assert said["files"] == 10
-
-
 def test_a_program_that_saves_more_often_than_the_settle_time_is_saved_too(
-    start: Callable[..., Helper], folder: Path
+    start: Start, folder: Path
 ) -> None:
-    helper = start(settle_s=2.0)
+    helper = start(settle_s=0.5)
     over = threading.Event()
 
     def save_all_the_time() -> None:
         number = 0
-        while not over.wait(1.8):
+        while not over.wait(0.4):
             number += 1
             (folder / "model.tmp").write_text(f"weights {number}")
             (folder / "model.tmp").replace(folder / "model")
@@ -187,26 +217,29 @@ def test_a_program_that_saves_again_before_each_upload_is_over_is_saved_from_a_c
         assert (Path(spec.store) / version / "model").read_text().startswith("step ")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_file_open_for_writing_is_waited_for(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    start: Start, folder: Path, spec: CheckpointSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helper = start()
-    with (folder / "model").open("w") as file:
-        file.write("first half, ")
-        file.flush()
-        (folder / "other").write_text("x")
-        time.sleep(4 * SETTLE_S)
-        assert versions(spec) == []
-        file.write("second half")
-    said = helper.says()
+    """Which files are, `tests/unit/storage/test_folders.py` asks of real processes."""
+    seen, closed = threading.Event(), threading.Event()
+
+    def look(*_: Any) -> str | None:
+        seen.set()
+        return None if closed.is_set() else "model"
+
+    monkeypatch.setattr(watching, "written_now", look)
+    (folder / "model").write_text("first half, ")
+    watcher = start()
+    assert seen.wait(DEADLINE_S), "it has been quiet long enough, but is open"
+    assert versions(spec) == []
+    (folder / "model").write_text("first half, second half")
+    closed.set()
+    said = watcher.says()
     assert said is not None
-    assert said["bytes"] == len("first half, second half") + 1
+    assert said["bytes"] == len("first half, second half")
 
 
-def test_a_file_that_stays_open_delays_saving_only_for_a_while(
-    start: Callable[..., Helper], folder: Path
-) -> None:
+def test_a_file_that_stays_open_delays_saving_only_for_a_while(start: Start, folder: Path) -> None:
     with (folder / "train.log").open("w") as file:
         file.write("epoch 1\n")
         file.flush()
@@ -216,9 +249,7 @@ def test_a_file_that_stays_open_delays_saving_only_for_a_while(
         assert said["files"] == 2
 
 
-def test_what_a_program_reports_as_complete_is_saved_at_once(
-    start: Callable[..., Helper], folder: Path
-) -> None:
+def test_what_a_program_reports_as_complete_is_saved_at_once(start: Start, folder: Path) -> None:
     helper = start(settle_s=3600.0)
     (folder / "model").write_text("weights")
     helper.tell("publish")
@@ -235,13 +266,11 @@ def test_what_a_program_reports_as_complete_is_saved_at_once(
 
 
 def test_what_was_restored_is_not_saved_again(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    start: Start, folder: Path, spec: CheckpointSpec
 ) -> None:
     (folder / "model").write_text("weights")
-    assert start("publish").says() is not None
-    restored = start("restore").says()
-    assert restored is not None
-    assert restored["version"] == "000001"
+    assert publish(spec) is not None
+    assert restore(spec).version == "000001"
     helper = start()
     helper.tell("publish")
     (folder / "model").write_text("weights, trained on")
@@ -253,9 +282,7 @@ def test_what_was_restored_is_not_saved_again(
 # -- at the end ----------------------------------------------------------------------------------
 
 
-def test_programs_that_finished_leave_their_last_files_saved(
-    start: Callable[..., Helper], folder: Path
-) -> None:
+def test_programs_that_finished_leave_their_last_files_saved(start: Start, folder: Path) -> None:
     helper = start(settle_s=3600.0)
     (folder / "model").write_text("the last weights")
     helper.tell("finish")
@@ -263,78 +290,37 @@ def test_programs_that_finished_leave_their_last_files_saved(
     assert said is not None
     assert said["bytes"] == len("the last weights")
     assert helper.says() is None
-    assert helper.ends() == 0
 
 
 @pytest.mark.parametrize("how", ["end of file", "SIGTERM"])
 def test_files_being_written_when_the_program_was_killed_are_not_saved(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec, how: str
+    start: Start,
+    process: Callable[..., Helper],
+    folder: Path,
+    spec: CheckpointSpec,
+    how: str,
 ) -> None:
-    helper = start(settle_s=3600.0)
+    helper = start(settle_s=3600.0) if how == "end of file" else process(settle_s=3600.0)
     (folder / "model").write_text("perhaps torn")
     helper.tell("nonsense")
-    if how == "SIGTERM":
-        wait_for_watch(helper)
-        helper.process.send_signal(signal.SIGTERM)
-    else:
-        helper.end_of_file()
+    end(helper)
     assert helper.says() is None
-    assert helper.ends() == 0
     assert versions(spec) == []
 
 
 @pytest.mark.parametrize("how", ["end of file", "SIGTERM"])
 def test_files_that_were_quiet_when_the_program_was_killed_are_saved(
-    start: Callable[..., Helper], folder: Path, how: str
+    start: Start, process: Callable[..., Helper], folder: Path, how: str
 ) -> None:
     (folder / "model").write_text("whole")
-    time.sleep(0.4)  # quiet
-    helper = start(settle_s=0.3)
-    if how == "SIGTERM":
-        wait_for_watch(helper)
-        helper.process.send_signal(signal.SIGTERM)
-    else:
-        helper.end_of_file()
+    quiet_at = (folder / "model").stat().st_ctime + 0.3
+    until(lambda: time.time() > quiet_at)
+    helper = start(settle_s=0.3) if how == "end of file" else process(settle_s=0.3)
+    end(helper)
     said = helper.says()
     assert said is not None
     assert said["files"] == 1
     assert helper.says() is None
-    assert helper.ends() == 0
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_a_file_that_was_open_until_the_kill_is_not_saved(
-    folder: Path, spec: CheckpointSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen = threading.Event()
-    reports: list[Any] = []
-
-    def look(*args: Any) -> str | None:
-        name = written_now(*args)
-        if name == "model":
-            seen.set()
-        return name
-
-    written_now = watching.written_now
-    monkeypatch.setattr(watching, "written_now", look)
-    script = (
-        "import sys; f = open(sys.argv[1], 'w'); f.write('half'); f.flush();"
-        "print(flush=True); sys.stdin.read()"
-    )
-    with (
-        subprocess.Popen(
-            [sys.executable, "-c", script, str(folder / "model")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        ) as program,
-        watched(msgspec.structs.replace(spec, settle_s=1.0), reports) as tell,
-    ):
-        assert seen.wait(DEADLINE_S), "it has been quiet long enough, but is open"
-        program.kill()
-        program.wait()
-        tell.close()
-    assert reports == []
-    assert versions(spec) == []
 
 
 def test_a_file_that_a_kill_has_closed_is_not_taken_for_finished(
@@ -474,47 +460,52 @@ def test_what_was_said_to_be_complete_is_saved_though_its_program_was_killed_at_
     assert (Path(spec.store) / version / "model").read_text() == "second"
 
 
-def test_the_end_is_not_behind_what_was_said_to_be_complete_before() -> None:
+@pytest.fixture
+def told() -> Iterator[tuple[Requests, int]]:
+    """What a watcher reads, and where it is written."""
     reader, writer = os.pipe()
     requests = Requests(reader)
-    os.write(writer, b"publish 1\n" * 3 + b"publish 7\nend 60 8\n")
-    assert requests.wait(0.0) == WatchRequest(RequestKind.END, 60.0, 8.0, complete_at=7.0)
+    yield requests, writer
     requests.close()
     os.close(reader)
     os.close(writer)
 
 
-def test_what_is_said_to_be_complete_many_times_is_looked_at_once() -> None:
-    reader, writer = os.pipe()
-    requests = Requests(reader)
+def test_the_end_is_not_behind_what_was_said_to_be_complete_before(
+    told: tuple[Requests, int],
+) -> None:
+    requests, writer = told
+    os.write(writer, b"publish 1\n" * 3 + b"publish 7\nend 60 8\n")
+    assert requests.wait(0.0) == WatchRequest(RequestKind.END, 60.0, 8.0, complete_at=7.0)
+
+
+def test_what_is_said_to_be_complete_many_times_is_looked_at_once(
+    told: tuple[Requests, int],
+) -> None:
+    requests, writer = told
     os.write(writer, b"publish 5\n" * 3000)
     assert requests.wait(0.0) == WatchRequest(RequestKind.PUBLISH, at=5.0)
     assert requests.wait(0.0) is None
-    requests.close()
-    os.close(reader)
-    os.close(writer)
 
 
-def test_what_was_said_to_be_complete_before_a_kill_is_no_word_of_what_came_between() -> None:
+def test_what_was_said_to_be_complete_before_a_kill_is_no_word_of_what_came_between(
+    told: tuple[Requests, int],
+) -> None:
     """All of it may be read at once, by a watcher that waits."""
-    reader, writer = os.pipe()
-    requests = Requests(reader)
+    requests, writer = told
     words = threading.Timer(0.1, os.write, (writer, b"publish 5\nkilled 6 7\n"))
     words.start()
     assert requests.wait(DEADLINE_S) == WatchRequest(RequestKind.PUBLISH, at=5.0)
     assert requests.kills == (6.0, 7.0)
     words.join()
-    requests.close()
-    os.close(reader)
-    os.close(writer)
 
 
 def test_a_killed_watcher_leaves_no_half_version(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    start: Start, process: Callable[..., Helper], folder: Path, spec: CheckpointSpec
 ) -> None:
     for number in range(20):
         (folder / f"part-{number}").write_bytes(os.urandom(500_000))
-    helper = start()
+    helper = process()
     store = Path(spec.store)
     until(lambda: store.exists() and any(store.iterdir()))
     helper.process.kill()
@@ -533,7 +524,7 @@ def test_a_killed_watcher_leaves_no_half_version(
 
 
 def test_a_store_that_refuses_is_reported_once_and_tried_again(
-    start: Callable[..., Helper], folder: Path, tmp_path: Path
+    start: Start, folder: Path, tmp_path: Path
 ) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("a file where the store should be")
@@ -551,7 +542,7 @@ def test_a_store_that_refuses_is_reported_once_and_tried_again(
 
 
 def test_a_store_that_cannot_be_written_is_reported_before_there_is_a_checkpoint(
-    start: Callable[..., Helper],
+    start: Start,
 ) -> None:
     said = start(store="/proc/nowhere").says()
     assert said is not None
@@ -607,7 +598,7 @@ def test_a_store_that_does_not_come_back_within_the_limit_is_reported(
     with watched(away, reports) as tell:
         (folder / "model").write_text("step 500")
         until(lambda: problems(reports))
-        tell.write(b"finish 2\n")
+        tell.write(b"finish 0.5\n")
     assert saved(reports) == []
     first, last = problems(reports)
     assert (first.unsaved, last.unsaved) == (False, True)
@@ -683,11 +674,10 @@ def test_what_is_kept_is_dropped_once_a_later_attempt_has_saved(
 
 
 def test_a_task_the_job_has_gone_on_without_is_told_and_stays_quiet(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    start: Start, folder: Path, spec: CheckpointSpec
 ) -> None:
     (folder / "model").write_text("new gang")
-    newer = start("publish", generation=2)
-    assert newer.says() is not None
+    assert publish(msgspec.structs.replace(spec, generation=2)) is not None
     (folder / "model").write_text("old gang")
     helper = start(generation=1)
     said = helper.says()
@@ -696,7 +686,6 @@ def test_a_task_the_job_has_gone_on_without_is_told_and_stays_quiet(
     (folder / "model").write_text("old gang again")
     helper.tell("finish")
     assert helper.says() is None
-    assert helper.ends() == 0
     assert len(versions(spec)) == 1
 
 
@@ -713,9 +702,9 @@ def test_a_folder_that_is_never_quiet_is_reported(
 
 
 def test_an_interrupt_of_the_terminal_does_not_stop_it(
-    start: Callable[..., Helper], folder: Path
+    process: Callable[..., Helper], folder: Path
 ) -> None:
-    helper = start()
+    helper = process()
     (folder / "model").write_text("1")
     assert helper.says() is not None
     helper.process.send_signal(signal.SIGINT)
@@ -724,8 +713,11 @@ def test_an_interrupt_of_the_terminal_does_not_stop_it(
     assert helper.says() is not None
 
 
-def wait_for_watch(helper: Helper) -> None:
-    """Until it has set its signal handlers."""
+def end(helper: Watcher | Helper) -> None:
+    """End it: a process by SIGTERM, once it has set its signal handlers."""
+    if isinstance(helper, Watcher):
+        helper.end_of_file()
+        return
     status = Path(f"/proc/{helper.process.pid}/status")
 
     def catches_sigterm() -> bool:
@@ -733,6 +725,7 @@ def wait_for_watch(helper: Helper) -> None:
         return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
     until(catches_sigterm)
+    helper.process.send_signal(signal.SIGTERM)
 
 
 # -- the command ---------------------------------------------------------------------------------
