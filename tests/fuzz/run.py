@@ -12,7 +12,7 @@ from tests.fuzz import mutate
 from tests.fuzz.targets import TARGETS
 
 LIMIT_S = 5.0
-"""For one input."""
+"""Of processor time, for one input."""
 MEMORY_MB = 300
 """The process may grow by."""
 
@@ -34,13 +34,13 @@ def fuzz(name: str, count: int, seed: int) -> None:
     target = TARGETS[name]
     with contextlib.suppress(*target.errors):
         target.decode(target.seeds[0])  # what that imports takes its time, and is no input's fault
-    former = signal.signal(signal.SIGALRM, _hung)
+    former = signal.signal(signal.SIGPROF, _hung)
     before = _peak_mb()
     data = b""
     logging.disable()  # a million lines tell nobody anything
     try:
         for data in mutate.inputs(target.seeds, target.words, round(count * target.share), seed):
-            signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+            signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
             try:
                 target.decode(data)
             except target.errors:
@@ -51,8 +51,8 @@ def fuzz(name: str, count: int, seed: int) -> None:
         ) from error
     finally:
         logging.disable(logging.NOTSET)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, former)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, former)
     if _peak_mb() - before > MEMORY_MB:
         raise Failed(f"{name} --seed {seed}: grew by {_peak_mb() - before:.0f} MB")
 

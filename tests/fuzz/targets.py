@@ -24,7 +24,7 @@ from howdah.spec.problems import JobFileError
 from howdah.spec.readers.document import read_file
 from howdah.storage import journal
 from howdah.wire import tickets
-from howdah.wire.frames import FrameDecoder, FrameError, encode
+from howdah.wire.frames import HEADER_BYTES, FrameDecoder, FrameError, encode
 from howdah.wire.messages import (
     AgentHello,
     ClientHello,
@@ -46,10 +46,17 @@ from tests.fuzz.records import RECORDS
 from tests.fuzz.target import FOLDER, Target, in_file
 
 _TASK = Task("worker", 0)
+_FRAME = 2000
+"""The longest frame that is taken."""
 
 
 def _stream(types: Any) -> Callable[[bytes], Any]:
-    return lambda data: FrameDecoder[Any](types).feed(data)
+    def decode(data: bytes) -> None:
+        decoder = FrameDecoder[Any](types, _FRAME)
+        decoder.feed(data)
+        assert decoder.pending < HEADER_BYTES + _FRAME, "it holds no more than a frame"
+
+    return decode
 
 
 _AGENT = [

@@ -258,5 +258,11 @@ class AnyWorld(RuleBasedStateMachine):
         assert msgspec.to_builtins(again.state) == msgspec.to_builtins(self.machine.state)
 
 
-TestAnyWorld = pytest.mark.timeout(300)(AnyWorld.TestCase)
-TestAnyWorld.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)
+class ManyWorlds(AnyWorld):
+    """The same, for longer."""
+
+
+TestAnyWorld = AnyWorld.TestCase
+TestAnyWorld.settings = settings(max_examples=40, stateful_step_count=50, deadline=None)
+TestManyWorlds = pytest.mark.nightly(pytest.mark.timeout(600)(ManyWorlds.TestCase))
+TestManyWorlds.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

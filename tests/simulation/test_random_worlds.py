@@ -13,6 +13,7 @@ from tests.simulation.plans import plan, role, server, sidecar
 from tests.simulation.world import World
 
 
+@pytest.mark.timeout(300)
 def test_no_defect_in_random_worlds(seed: int) -> None:
     report = hunt(seed, 20_000)
     print(msgspec.json.encode(report).decode())
@@ -29,6 +30,7 @@ def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used(seed: int
     assert {"succeeded", "failed", "stopped", "timed-out"} <= set(report.outcomes)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_ten_thousand_tasks_of_a_gang_start_survive_losses_and_succeed() -> None:
     job = plan(server(tasks=2), role("worker", 10_000, after=("ps",)), sidecar(), hold_s=60.0)
