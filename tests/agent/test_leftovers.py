@@ -112,7 +112,7 @@ async def test_killing_the_agent_ends(tmp_path: Path) -> None:
         assert held == ["/dev/null"] * 3 + ["pipe"], "nothing of the agent's"
         agent.kill()
         await until(lambda: not any(map(alive, [*left, watchdog])) and not agent.marked())
-        assert not any(file.exists() for file in files)
+        await until(lambda: not any(file.exists() for file in files))
 
 
 async def test_the_watchdog_does_its_duty_whatever_signal_it_gets(tmp_path: Path) -> None:
