@@ -79,6 +79,21 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert {owner for owner, _ in alice.files(url).values()} == {"ally"}
 
 
+def test_a_job_runs_where_the_default_file_system_is_a_host_by_its_name(
+    hadoop_kerberos: Cluster, tmp_path: Path
+) -> None:
+    """The file system is `hdfs://HOST:PORT`, one NameNode by its name: its tokens are found by that name too."""
+    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    port = hadoop_kerberos.default_fs.rpartition(":")[2]
+    alice.configure(core={"fs.defaultFS": f"hdfs://localhost:{port}"})
+    alice.write(job=JOB, program=TRAINS)
+    done = alice.run()
+    assert done.returncode == 0, done.stderr
+    url = alice.job().meta().url or ""
+    assert url.startswith("hdfs://localhost:")
+    assert alice.files(f"{url}/checkpoints"), "nothing was saved"
+
+
 def test_a_job_has_a_token_for_each_file_system_that_it_writes(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
