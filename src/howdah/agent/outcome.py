@@ -187,6 +187,7 @@ def exit_of(
         process=program.process,
         defect=found.text if found else "",
         defect_certain=found is not None and found.certain,
+        exception=exception(program.tail, folder) if program.status == _UNCAUGHT else "",
         detail="; ".join(details),
         tail=program.tail if failed else (),
     )
@@ -225,7 +226,11 @@ def not_started(argv: Sequence[str], cwd: str, error: Exception) -> str:
 
 # -- defects of the program: facts that no restart changes ------------------------------------------
 
+_UNCAUGHT = 1
+"""Python's exit code for an exception that nothing caught; with another one it was caught, and is no reason."""
 _EXCEPTION = re.compile(r"(?:[\w.]+\.)?([A-Z]\w*)(?::\s.*)?")
+_LONGEST = 300
+"""Characters of an exception's message that a reason repeats."""
 _FRAME = re.compile(r'\s*File "([^"]+)", line (\d+)')
 _NO_SCRIPT = re.compile(r".*: (can't open file '.*': \[Errno 2\] No such file or directory)")
 """``python gone.py``"""
@@ -265,12 +270,25 @@ def defect(tail: Sequence[str], folder: str, python: str) -> Defect | None:
     found = _EXCEPTION.fullmatch(last)
     if found is None or found[1] not in _CERTAIN | _LIKELY:
         return None
-    frames = [frame for line in lines if (frame := _FRAME.match(line))]
-    if not frames:
+    text = exception(lines, folder)
+    if not text:
         return None
-    own = [frame for frame in frames if frame[1].startswith(f"{folder}/")]
-    frame = (own or frames)[-1]
-    text = f"{last.strip()} ({frame[1].removeprefix(f'{folder}/')}, line {frame[2]})"
     if found[1] == "ModuleNotFoundError":
         text += f", Python: {python}"
     return Defect(text, found[1] in _CERTAIN)
+
+
+def exception(tail: Sequence[str], folder: str) -> str:
+    """The exception that the last traceback among these lines ends with, and the line it came from; ``""`` if
+    there is none. Lines of files in ``folder`` are preferred."""
+    frames = [(at, frame) for at, line in enumerate(tail) if (frame := _FRAME.match(line))]
+    if not frames:
+        return ""
+    after = tail[frames[-1][0] + 1 :]
+    # Not the last line: a message may have several.
+    head = next((line for line in after if _EXCEPTION.fullmatch(line)), "")
+    if not head:
+        return ""
+    own = [frame for _, frame in frames if frame[1].startswith(f"{folder}/")]
+    frame = (own or [frames[-1][1]])[-1]
+    return f"{head[:_LONGEST].strip()} ({frame[1].removeprefix(f'{folder}/')}, line {frame[2]})"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.agent import other_launchers
 from howdah.agent.children import Child, Children
 from howdah.agent.forwarder import LogForwarder, ProgramOutput
 from howdah.agent.host.processes import (
@@ -299,10 +300,11 @@ def complete_environment(
 ) -> dict[str, str]:
     """One program's environment.
 
-    ``base`` is the host's (HOME, LANG, …), ``told`` the coordinator's, which wins over it; what
-    the agent adds wins over both.
+    ``base`` is the host's (HOME, LANG, …) without what another launcher says there, ``told`` the
+    coordinator's, which wins over it; what the agent adds wins over both.
     """
-    env = {name: value for name, value in base.items() if name not in _OWN}
+    not_ours = _OWN.union(other_launchers.theirs(base))
+    env = {name: value for name, value in base.items() if name not in not_ours}
     env |= told
     env |= {
         MARKER: additions.marker,

@@ -232,8 +232,8 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
         if exit.code is not None:
             how += f": its shell exited with code {exit.code}"
         return how
-    defect = f": {exit.defect}" if exit.defect else ""
-    return f"exited with code {exit.code}{defect}" + _port_taken(exit)
+    error = exit.defect or exit.exception
+    return f"exited with code {exit.code}" + (f": {error}" if error else "") + _port_taken(exit)
 
 
 def _port_taken(exit: Exit) -> str:

@@ -312,7 +312,13 @@ def _on_stop(context: EventContext, event: StopRequested) -> None:
     if state.phase is not JobPhase.FINISHING:
         state.firm = event.firm
         why = f"stopped by {event.by}" + (f": {event.reason}" if event.reason else "")
-        job_completion.finish(context, Outcome.STOPPED, why)
+        try:
+            failed = restart.judge_at_stop(context)
+        except restart.JobMustEnd as end:
+            job_completion.finish(context, Outcome.FAILED, end.reason, end.advice)
+        else:
+            why += f" after {failed}" if failed else ""
+            job_completion.finish(context, Outcome.STOPPED, why)
     elif event.firm and not state.firm:
         # Said again without being firm, it is the same wish: clients repeat what may be lost.
         state.firm = True

@@ -147,6 +147,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """What its last lines say of a defect of its own, such as a module that is missing."""
     defect_certain: bool = False
     """Trying again would not help. Else it would not if the program has failed so twice."""
+    exception: str = ""
+    """The exception that ended it, and where it came from. Unlike a `defect` it may pass."""
     port_owner: str = ""
     """Another user of the host, ``mallory (uid 1001)``, who listens on a port that Howdah had reserved
     for it: its peers may be talking to a stranger."""

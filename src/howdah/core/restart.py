@@ -164,6 +164,27 @@ def judge_gang(context: EventContext) -> None:
     _restart_gang(context, _delay(context, gang, failure.counted), report.what)
 
 
+def judge_at_stop(context: EventContext) -> str:
+    """Judge the failures that are known and not judged yet, since a stop ends what is waited for; what failed.
+
+    Raises:
+        JobMustEnd: no restart would have been left: the job has failed, whoever stops it then.
+    """
+    seen = ""
+    for unit in context.state.units.values():
+        if unit.kind is UnitKind.SIDECAR or not unit.reports:
+            continue
+        failure = _classify(context, unit, _close_window(context, unit))
+        report = failure.report
+        if _tolerated(context, report):
+            continue
+        verdict = _judge(context, unit, failure, context.role(report.task))
+        if verdict and not context.optional(context.task(report.task)):
+            raise JobMustEnd(f"{report.what}; {verdict}", RULES[report.cause].advice)
+        seen = seen or report.what
+    return seen
+
+
 def _can_shrink(context: EventContext, task: Task) -> bool:
     role = context.role(task)
     return not role.stop_on_failure and role.restart is not Restart.NEVER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import posixpath
 import socket
 from typing import Literal
@@ -134,3 +135,16 @@ def token_of(configuration: Configuration, login: Login, url: str | None) -> Tok
         with contextlib.suppress(OSError):
             host = socket.gethostbyname(host)
     return login.token(HDFS_TOKEN, f"{host.lower()}:{address.port}")
+
+
+def by_authority(configuration: Configuration, token: Token, url: str | None) -> Token:
+    """The same token under the name that ``url`` gives the NameNode, ``HOST:PORT``.
+
+    Hadoop's own clients look a token up by the IP address and port, which is the service that a NameNode's token
+    has (`token_service`); others, such as hdfs-native, by what the URL says. Credentials need it under both. That of
+    a name service has one name only.
+    """
+    name = urlsplit(url or configuration.default_fs).netloc
+    if name in configuration.list("dfs.nameservices"):
+        return token
+    return dataclasses.replace(token, service=str(configuration.name_nodes(url)[0]))

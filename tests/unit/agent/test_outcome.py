@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from howdah.agent.outcome import EndedProgram, exit_of, not_started
+from howdah.core.causes import describe_exit
 from howdah.core.messages import Exit
 
 
@@ -209,3 +210,30 @@ def test_the_run_time_out_is_named() -> None:
 )
 def test_a_start_that_fails_is_explained(argv: list[str], error: Exception, words: str) -> None:
     assert words in not_started(argv, "/gone", error)
+
+
+TRACEBACK = (
+    "Traceback (most recent call last):",
+    '  File "/w/train.py", line 7, in <module>',
+    "    step()",
+    '  File "/usr/lib/python3/torch/nn.py", line 90, in forward',
+    "    raise RuntimeError(",
+    "RuntimeError: Sizes of tensors must match",
+    "expected 3, got 4",
+)
+
+
+def test_a_failure_s_reason_has_the_exception_and_the_program_s_own_line() -> None:
+    exit = exit_of([EndedProgram(process=0, status=1, tail=TRACEBACK)], folder="/w")
+    said = "RuntimeError: Sizes of tensors must match (train.py, line 7)"
+    assert describe_exit(exit) == f"exited with code 1: {said}"
+    assert exit.defect == ""  # it may pass: it is tried again
+
+
+def described(status: int, tail: tuple[str, ...]) -> str:
+    return describe_exit(exit_of([EndedProgram(process=0, status=status, tail=tail)]))
+
+
+def test_an_exception_that_was_caught_is_no_reason() -> None:
+    assert described(3, TRACEBACK) == "exited with code 3"
+    assert described(1, ("KeyError: 'x'",)) == "exited with code 1"

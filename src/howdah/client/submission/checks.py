@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from howdah.agent import other_launchers
 from howdah.backends import registry, support
 from howdah.backends.registry import LOCAL
 from howdah.client.errors import BadInput
@@ -45,6 +46,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         *more,
         *_shared_folder(job),
         *_overridden_variables(job),
+        *_other_launchers(job, backend),
         *_no_image(loaded, site_file),
         *_more_than_the_machine(job, backend),
     )
@@ -100,6 +102,18 @@ def _overridden_variables(job: Job) -> Iterator[str]:
     for key, roles in overridden_variables(job).items():
         yield (
             f"{dotted(key)}: Howdah sets it for the programs of {', '.join(roles)}, which do not get this value"
+        )
+
+
+def _other_launchers(job: Job, backend: str) -> Iterator[str]:
+    """Only programs on this machine would have had its variables."""
+    given = {*job.env, *(name for role in job.roles.values() for name in role.env)}
+    found = [name for name in other_launchers.theirs(os.environ) if name not in given]
+    if backend == LOCAL and found:
+        several = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        yield (
+            f"programs do not get {', '.join(found[:3])}{several}, which another launcher has set here; [env] can name "
+            "what they need"
         )
 
 

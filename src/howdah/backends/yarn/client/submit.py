@@ -42,7 +42,7 @@ from howdah.backends.yarn.master import renewal
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError, RemoteError
 from howdah.hadoop.ids import ApplicationId
-from howdah.hadoop.namenode import NameNode, token_of
+from howdah.hadoop.namenode import NameNode, by_authority, token_of
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
 from howdah.hadoop.security import kms
@@ -268,14 +268,17 @@ class YarnSubmission:
             return given
         renewer = _renewer(configuration, access.user)
         file_systems = staging.file_systems(job, url, configuration)
+        further: list[tuple[str, Token]] = []
         for place in file_systems:
-            if token_of(configuration, login, place) is None:
+            token = token_of(configuration, login, place)
+            if token is None:
                 token = access.call(_mint(configuration, login, place, renewer))
                 minted.append((token.service, token))
+            further.append(((named := by_authority(configuration, token, place)).service, named))
         if login.kerberos and login.token(RM_TOKEN) is None:
             token = access.call(access.manager.delegation_token(renewer))
             minted.append((token.service, token))
-        return [*given, *minted, *self._of_kms(access, renewer, file_systems)]
+        return [*further, *given, *minted, *self._of_kms(access, renewer, file_systems)]
 
     def _of_kms(
         self, access: Access, renewer: str, file_systems: Sequence[str]

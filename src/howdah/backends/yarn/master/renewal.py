@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -101,7 +102,8 @@ async def _replace_of_hdfs(
             log.warning("there is no new token for %s yet: %s", url(service), error)
             await asyncio.sleep(RETRY_S)
             continue
-        _hand_over(token.service, token, replaced)
+        for each in {token.service, service}:  # by its address, and by its host's name
+            _hand_over(each, dataclasses.replace(token, service=each), replaced)
         due = asyncio.get_running_loop().time() + _pause_s(until)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(due):
