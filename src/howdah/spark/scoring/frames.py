@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+PROBE_ROWS = 8
+"""Rows that are scored to see what the answers look like, where nobody has said it."""
+
+
 def score(
     data: DataFrame,
     model: Any,
@@ -41,8 +45,8 @@ def score(
 ) -> DataFrame:
     """A DataFrame with the model's answers as further columns. Lazy; rows keep their order.
 
-    Without ``schema`` the model answers one row now, in a Spark task, to show its columns: that
-    runs what it takes of ``data``'s plan to get a row.
+    Without ``schema`` the model answers some rows now, in a Spark task, to show its columns: that
+    runs what it takes of ``data``'s plan to get these.
 
     Args:
         data: rows, also of a streaming query (then ``schema`` must be given).
@@ -153,7 +157,7 @@ def _asked(data: DataFrame, plan: ScoringPlan) -> pa.Schema:
     if data.isStreaming:
         raise BadInput('rows of a stream come later: give schema="…", such as "prediction float"')
     describe = functools.partial(describe_batches, plan)
-    rows = map_in_arrow(data.limit(1), describe, "schema binary").collect()
+    rows = map_in_arrow(data.limit(PROBE_ROWS), describe, "schema binary").collect()
     if not rows:
         one = data.sparkSession.range(0, 1, 1, 1)
         rows = one.mapInArrow(functools.partial(declare_batches, plan), "schema binary").collect()

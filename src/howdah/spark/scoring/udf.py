@@ -75,7 +75,9 @@ def predict_udf(
             if arrow:
                 yield found.column(0) if one else found.to_struct_array()
             else:
-                yield found.to_pandas().iloc[:, 0] if one else found.to_pandas()
+                # Or pandas makes floats of whole numbers that have nulls among them.
+                frame = found.to_pandas(integer_object_nulls=True)
+                yield frame.iloc[:, 0] if one else frame
 
     # Spark looks at the types themselves.
     if arrow:
