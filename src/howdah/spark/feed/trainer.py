@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from howdah import task
+from howdah.client.submission.function_script import Pickled
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.connections import DataConnection
@@ -245,11 +246,14 @@ def run(
 ) -> Any:
     """In a training process: connect, call ``train(args, ctx)``, tell the controller of its end.
 
+    Returns:
+        What unpickles to its value: whether that can be pickled is known before the end is told.
+
     Raises:
         BaseException: what ``train`` raised, after the controller was told.
     """
     with connect(env) as trainer:
-        return train(args, trainer.context)
+        return Pickled(train(args, trainer.context))
 
 
 def _spill_folder(folder: str) -> Path | None:
