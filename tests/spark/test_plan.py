@@ -48,68 +48,46 @@ def endpoint(rank: int, host: str = "here", folder: str = "/a") -> Endpoint:
 
 
 def test_a_batch_is_allowed_when_every_rank_can_have_one_of_its_number() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4)})
+    now = allowance([0, 1], {0: held(7), 1: held(4)})
     assert (now.batches, now.final) == (4, False)
 
 
 def test_nothing_is_allowed_before_every_rank_has_said_what_it_holds() -> None:
-    now = allowance(Align.DROP, [0, 1, 2], {0: held(7), 1: held(4)})
+    now = allowance([0, 1, 2], {0: held(7), 1: held(4)})
     assert (now.batches, now.final) == (0, False)
 
 
 def test_a_rank_that_knows_its_end_ends_the_epoch_for_all_when_rows_are_dropped() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4, final=True)})
+    now = allowance([0, 1], {0: held(7), 1: held(4, final=True)})
     assert (now.batches, now.final) == (4, True)
 
 
 def test_a_rank_with_rows_to_come_may_still_be_the_poorest() -> None:
-    now = allowance(Align.DROP, [0, 1], {0: held(2), 1: held(4, final=True)})
+    now = allowance([0, 1], {0: held(2), 1: held(4, final=True)})
     assert (now.batches, now.final) == (2, False)
 
 
-def test_poorer_ranks_pad_as_far_as_the_richest_goes() -> None:
-    some = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(4, final=True)})
-    assert (some.batches, some.final) == (7, False)
-    all_ = allowance(Align.PAD, [0, 1], {0: held(9, final=True), 1: held(4, final=True)})
-    assert (all_.batches, all_.final, all_.empty) == (9, True, ())
-
-
-def test_a_rank_without_a_batch_cannot_pad() -> None:
-    before = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(0, final=True)})
-    assert before.batches == 0
-    after = allowance(Align.PAD, [0, 1], {0: held(7, final=True), 1: held(0, final=True)})
-    assert after.empty == (1,)
-    none = allowance(Align.PAD, [0, 1], {0: held(0, final=True), 1: held(0, final=True)})
-    assert (none.batches, none.final, none.empty) == (0, True, ())
-
-
 @given(
-    st.sampled_from([Align.DROP, Align.PAD]),
     st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=4),
     st.data(),
 )
-def test_what_was_allowed_is_never_taken_back(
-    align: Align, growth: list[list[int]], data: st.DataObject
-) -> None:
+def test_what_was_allowed_is_never_taken_back(growth: list[list[int]], data: st.DataObject) -> None:
     ranks = list(range(len(growth)))
     steps = {
         rank: [sum(parts[: i + 1]) for i in range(len(parts))] for rank, parts in enumerate(growth)
     }
     state: dict[int, Available] = {}
-    before = allowance(align, ranks, state)
+    before = allowance(ranks, state)
     while any(steps.values()):
         rank = data.draw(st.sampled_from([rank for rank in ranks if steps[rank]]))
         batches = steps[rank].pop(0)
         state[rank] = held(batches, final=not steps[rank])
-        now = allowance(align, ranks, state)
+        now = allowance(ranks, state)
         assert now.batches >= before.batches
-        assert not before.final or now == before or align is Align.DROP
         assert not before.final or now.batches == before.batches
         before = now
     assert before.final
-    totals = [sum(parts) for parts in growth]
-    if not before.empty:
-        assert before.batches == (min(totals) if align is Align.DROP else max(totals))
+    assert before.batches == min(sum(parts) for parts in growth)
 
 
 @given(RANGES)

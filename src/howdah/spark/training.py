@@ -348,18 +348,7 @@ class Training:
         self._live.check(enough=over)
         if over:
             return _Turn.STOPPED
-        self._check_padding()
         return None
-
-    def _check_padding(self) -> None:
-        for epoch in self._run.epochs.values():
-            if epoch.allowed.empty:
-                ranks = ", ".join(map(str, epoch.allowed.empty))
-                raise FeedError(
-                    f"rank {ranks} got no rows of epoch {epoch.number} and has nothing to pad with: "
-                    "use align='drop', or give the rows at least as many partitions as there are "
-                    "ranks (write them so: df.repartition(n).write.parquet(path))"
-                )
 
     def _check_time(self, what: str) -> None:
         if self._timeout_s is None:
@@ -444,7 +433,7 @@ class Training:
             warnings.warn(
                 f"all {dropped} rows of the feed {self._options.feed!r} were dropped: with "
                 "align='drop' all ranks end with the poorest, and one has not a single batch. Give "
-                "at least as many partitions as ranks, smaller batches, or align='pad'",
+                "at least as many partitions as ranks, or smaller batches",
                 stacklevel=4,
             )
         return TrainReport(

@@ -245,7 +245,7 @@ class TrainingParams(ScoringParams):
     seed: Any = param("Of validation_fraction, and for the training function", to_int, 0)
     batch_size: Any = param("For the training function: args.batch_size", to_int, 32)
     epochs: Any = param("How often the rows are fed", to_int, 1)
-    align: Any = param("Uneven ends of an epoch: drop, pad or none", to_text, "drop")
+    align: Any = param("Uneven ends of an epoch: drop or none", to_text, "drop")
     cache: Any = param("Keep the rows at the workers between epochs", to_bool, False)
     shuffle: Any = param(
         "Seed for another order in each cached epoch, with cache; -1: as they come", to_int, -1
