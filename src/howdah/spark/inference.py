@@ -48,7 +48,8 @@ def answered(
     answer = _probed(frame, task) if said is None else said
     names = [field.name for field in answer.fields]
     if keep:
-        taken = sorted(set(names) & set(frame.columns))
+        there = {name.lower() for name in frame.columns}  # Spark finds columns in any case
+        taken = sorted(name for name in names if name.lower() in there)
         if taken:
             raise BadInput(
                 f"the answers have the columns {', '.join(taken)}, which the rows have too: give "

@@ -54,12 +54,15 @@ def source_of(session: Session, data: Any, columns: Sequence[str] | None = None)
             raise BadInput(
                 "This DataFrame is a stream: feed it with cluster.train_stream(frame, …)"
             )
-        return FrameSource(session, data if columns is None else select(data, columns))
+        frame = data if columns is None else select(data, columns)
+        if not frame.columns:
+            raise BadInput("This DataFrame has no columns: there is nothing to feed")
+        return FrameSource(session, frame)
     if hasattr(data, "mapPartitions"):
         return RddSource(data, columns)
     raise BadInput(
-        f"A {type(data).__name__} cannot be fed; give a DataFrame (spark.createDataFrame makes one "
-        "of lists and pandas) or, on classic Spark, an RDD"
+        f"{type(data).__module__.partition('.')[0]}'s {type(data).__name__} cannot be fed; give a DataFrame "
+        "of Spark (spark.createDataFrame makes one of lists and pandas) or, on classic Spark, an RDD"
     )
 
 

@@ -257,6 +257,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
 
     error: str
     trace: str
+    sent: bytes = b""
+    """The exception, pickled; empty where it cannot be, or is a large one."""
 
 
 class OffsetReply(OfEpoch, frozen=True, kw_only=True, tag="kept"):

@@ -71,6 +71,8 @@ def score(
     """
     source = data.schema  # once: on Connect it may be a request, and so may data.columns
     names = list(source.names)
+    if not names:
+        raise BadInput("the rows have no columns: there is nothing to score")
     taken = list(inputs or names)
     _demand(names, taken, "inputs")
     kept = names if keep is True else list(keep or ())
@@ -146,7 +148,10 @@ def _with_schema(data: DataFrame, plan: ScoringPlan, schema: Any) -> tuple[Struc
             f"{', '.join(wanted.names)}; both must name the same columns"
         )
     by_name = {column: tensor for tensor, column in plan.outputs}
-    outputs = tuple((by_name.get(name, name), name) for name in wanted.names)
+    own = "" if len(wanted.names) == 1 else None  # a single answer may have any name
+    outputs = tuple(
+        (by_name.get(name, name if own is None else own), name) for name in wanted.names
+    )
     arrow = to_arrow_schema(wanted)
     return wanted, msgspec.structs.replace(plan, schema=arrow, outputs=outputs)
 

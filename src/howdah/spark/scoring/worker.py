@@ -48,7 +48,8 @@ class ScoringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Column and tensor; several columns of one tensor become its columns, in this order. Empty:
     the columns named as the model's inputs, or all where it names none."""
     outputs: tuple[tuple[str, str], ...] = ()
-    """Tensor and column. Empty: all, by their own names. An empty tensor is the only one there is."""
+    """Tensor and column. Empty: all, by their own names. An empty tensor is the only one there is, or the one that is called as
+    its column."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Tensor and the shape of one row, over what the model says."""
     batch_size: int = 1024
@@ -169,12 +170,12 @@ def answer(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> pa.Record
     mapping = plan.outputs or tuple((name, name) for name in answers)
     found: list[pa.Array] = []
     for tensor, column in mapping:
-        if not tensor and len(answers) == 1:
-            [tensor] = answers
+        if not tensor:
+            tensor = next(iter(answers)) if len(answers) == 1 else column
         if tensor not in answers:
             raise ScoringError(
-                f"the model answers {_words(answers)}, not "
-                f"{repr(tensor) if tensor else 'one thing only'}; correct the output mapping or the schema"
+                f"the model answers {_words(answers)}, not {tensor!r}; correct the output mapping or the "
+                "schema"
             )
         kind = plan.schema.field(column).type if plan.schema is not None else None
         found.append(columns.to_arrow(tensor, answers[tensor], answered, kind).slice(0, rows))
