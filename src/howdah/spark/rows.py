@@ -343,9 +343,9 @@ def _short(row: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As Arrow takes it: arrays of several dimensions as lists, vectors as their values."""
+    """As Arrow takes it: arrays of several dimensions, or with a mask, as lists, vectors as their values."""
     shape = getattr(value, "shape", None)
-    if shape is not None and len(shape) > 1:
+    if shape is not None and (len(shape) > 1 or hasattr(value, "mask")):
         return value.tolist()
     if hasattr(value, "toArray"):  # pyspark.ml.linalg and its older likes
         return value.toArray()

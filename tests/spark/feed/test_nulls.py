@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from howdah.spark import rows
 from howdah.spark.errors import FeedError, ScoringError
 from howdah.spark.feed.arrow.answers import record_batch
 from howdah.spark.feed.arrow.columns import array, concatenated, tensors
@@ -143,6 +144,19 @@ def test_missing_numbers_are_nan_for_a_model_of_floats(column: str) -> None:
     expected = np.ma.filled(FED[column].astype("float32"), np.nan)
     assert np.array_equal(found.to_numpy(), expected, equal_nan=True)
     assert found.type == pa.float32()
+
+
+def test_a_model_of_a_type_that_numpy_has_not_is_given_no_mask() -> None:
+    plan = worker.ScoringPlan(predictor=b"", inputs=(("small", "x"),))
+    [found] = worker.answer(plan, Declared(""), ROWS).columns
+    assert np.array_equal(found.to_numpy(), [np.nan, 5, 6], equal_nan=True)
+
+
+def test_masked_values_of_an_rdd_are_nulls() -> None:
+    given = [{"x": np.ma.MaskedArray([1, 2], [False, True]), "y": np.ma.masked}, {"x": [3], "y": 4}]
+    schema = rows.arrow_schema({"x": [0], "y": 0})
+    [batch] = rows.record_batches(given, schema)
+    assert batch.to_pydict() == {"x": [[1, None], [3]], "y": [None, 4]}
 
 
 def test_times_that_are_null_are_in_no_tensor() -> None:

@@ -197,8 +197,10 @@ def tensors_of(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> Batch
         values = array(batch.column(column), column)
         if model.inputs or tensor in shapes or together.count(tensor) > 1:
             values = plain(values, column)
-        if dtype := tensor in declared and declared[tensor].dtype:
-            values = as_type(values, np.dtype(dtype), column)
+        if tensor in declared:
+            # A model whose type numpy has not takes numbers as they are, but no mask.
+            dtype = declared[tensor].dtype or ("float64" if np.ma.isMaskedArray(values) else "")
+            values = as_type(values, np.dtype(dtype), column) if dtype else values
         gathered.setdefault(tensor, []).append(values)
     if model.inputs and (missing := [name for name in declared if name not in gathered]):
         raise ScoringError(
