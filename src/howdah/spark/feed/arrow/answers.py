@@ -102,6 +102,8 @@ _WIDER = {
 
 
 def _record_batch(values: Any) -> pa.RecordBatch:
+    if isinstance(values, pa.RecordBatch):
+        return values
     columns = by_name(values)
     if columns is None:
         columns = {COLUMN: values}
