@@ -133,7 +133,7 @@ def test_a_folder_that_leaves_the_checkpoints_meanwhile_is_no_trouble(
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", listed)
-    assert run(lambda args, ctx: ctx.rank, None, task_env) == 2
+    run(lambda args, ctx: ctx.rank, None, task_env)
     assert not unfinished.exists()
     rig.controller.wait(Returned)
 
