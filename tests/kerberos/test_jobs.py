@@ -58,8 +58,10 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
     """A job trains in two containers and keeps its logs and checkpoints on HDFS, all of it as its submitter,
-    whose account here has another name."""
+    whose account here has another name. The file system is one NameNode, called by its host's name."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    port = hadoop_kerberos.default_fs.rpartition(":")[2]
+    alice.configure(core={"fs.defaultFS": f"hdfs://localhost:{port}"})
     alice.write(job=JOB, program=TRAINS)
     done = alice.run()
     assert done.returncode == 0, done.stderr

@@ -50,59 +50,44 @@ END = True
 
 
 @pytest.mark.parametrize(
-    ("align", "holds", "batches", "final", "empty"),
+    ("holds", "batches", "final"),
     [
-        pytest.param(Align.DROP, [(7,), (4,)], 4, False, (), id="as many as every rank can have"),
-        pytest.param(Align.DROP, [(7,), (4,), None], 0, False, (), id="one has said nothing"),
-        pytest.param(Align.DROP, [(7,), (4, END)], 4, True, (), id="the poorest knows its end"),
-        pytest.param(Align.DROP, [(2,), (4, END)], 2, False, (), id="one may yet be the poorest"),
-        pytest.param(Align.PAD, [(7,), (4, END)], 7, False, (), id="the poorer pads"),
-        pytest.param(Align.PAD, [(9, END), (4, END)], 9, True, (), id="as far as the richest"),
-        pytest.param(Align.PAD, [(7,), (0, END)], 0, False, (), id="nothing to pad with yet"),
-        pytest.param(Align.PAD, [(7, END), (0, END)], 7, True, (1,), id="nothing to pad with"),
-        pytest.param(Align.PAD, [(0, END), (0, END)], 0, True, (), id="no rows at all"),
+        pytest.param([(7,), (4,)], 4, False, id="as many as every rank can have"),
+        pytest.param([(7,), (4,), None], 0, False, id="one has said nothing"),
+        pytest.param([(7,), (4, END)], 4, True, id="the poorest knows its end"),
+        pytest.param([(2,), (4, END)], 2, False, id="one may yet be the poorest"),
+        pytest.param([(0, END), (0, END)], 0, True, id="no rows at all"),
     ],
 )
 def test_so_many_batches_are_allowed(
-    align: Align,
-    holds: list[tuple[int, bool] | None],
-    batches: int,
-    final: bool,
-    empty: tuple[int, ...],
+    holds: list[tuple[int, bool] | None], batches: int, final: bool
 ) -> None:
     state = {rank: held(each[0], final=len(each) == 2) for rank, each in enumerate(holds) if each}
-    now = allowance(align, [*range(len(holds))], state)
-    assert (now.empty, now.final or bool(empty)) == (empty, final)
-    assert empty or now.batches == batches
+    now = allowance([*range(len(holds))], state)
+    assert (now.batches, now.final) == (batches, final)
 
 
 @given(
-    st.sampled_from([Align.DROP, Align.PAD]),
     st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=4),
     st.data(),
 )
-def test_what_was_allowed_is_never_taken_back(
-    align: Align, growth: list[list[int]], data: st.DataObject
-) -> None:
+def test_what_was_allowed_is_never_taken_back(growth: list[list[int]], data: st.DataObject) -> None:
     ranks = list(range(len(growth)))
     steps = {
         rank: [sum(parts[: i + 1]) for i in range(len(parts))] for rank, parts in enumerate(growth)
     }
     state: dict[int, Available] = {}
-    before = allowance(align, ranks, state)
+    before = allowance(ranks, state)
     while any(steps.values()):
         rank = data.draw(st.sampled_from([rank for rank in ranks if steps[rank]]))
         batches = steps[rank].pop(0)
         state[rank] = held(batches, final=not steps[rank])
-        now = allowance(align, ranks, state)
+        now = allowance(ranks, state)
         assert now.batches >= before.batches
-        assert not before.final or now == before or align is Align.DROP
         assert not before.final or now.batches == before.batches
         before = now
     assert before.final
-    totals = [sum(parts) for parts in growth]
-    if not before.empty:
-        assert before.batches == (min(totals) if align is Align.DROP else max(totals))
+    assert before.batches == min(sum(parts) for parts in growth)
 
 
 def test_a_run_goes_on_where_all_ranks_together_were() -> None:

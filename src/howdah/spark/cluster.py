@@ -204,7 +204,7 @@ class Cluster:
             validation: another DataFrame, fed as ``ctx.feed("validation")`` beside the rows, as
                 often as they are; what programs have not read of it when they ask for rows after
                 the last epoch is left.
-            align: ``drop``, ``pad`` or ``none``: see `howdah.spark.feed.messages.Align`.
+            align: ``drop`` or ``none``: see `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch, which are the second and
                 those after it. Only with ``cache``.
@@ -468,7 +468,7 @@ def _options(
     try:
         aligned = Align(align)
     except ValueError:
-        raise BadInput(f"align is {align!r}; there are 'drop', 'pad' and 'none'") from None
+        raise BadInput(f"align is {align!r}; there are 'drop' and 'none'") from None
     seed = None if shuffle is None or shuffle is False else int(shuffle)
     return Options(
         feed=feed,

@@ -99,6 +99,12 @@ class Context:
         return self._feed(name, ranks)
 
 
+def file_system(default_fs: str | None) -> str:
+    """``fs.defaultFS`` as paths are put behind it: ``file://``, ``hdfs://namenode:8020``, ``hdfs://``."""
+    scheme, _, authority = (default_fs or "file:").partition("://")
+    return "file://" if scheme.startswith("file") else f"{scheme}://{authority.rstrip('/')}"
+
+
 def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> str:
     """``path`` with its file system.
 
@@ -109,7 +115,7 @@ def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> st
     scheme, colon, rest = path.partition(":")
     if (_SCHEME.fullmatch(scheme) and rest.startswith("//")) or (colon and scheme in SCHEMES):
         return path
-    default = default_fs.rstrip("/") if not default_fs.startswith("file:") else "file://"
+    default = file_system(default_fs)
     if path.startswith("/"):
         return f"{default}{path}"
     if default.startswith(("hdfs:", "viewfs:")):

@@ -3,17 +3,24 @@ or each call for itself (`parallel`)."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from howdah.backends.spark.application import active
 from howdah.client.errors import BadInput
+from howdah.client.submission.functions import function_title
+from howdah.spec.model import Job
+
+_OF_CALL = {"train", "args", "fields"}
+"""Names in `Cluster.start` that a caller of `run` does not give there."""
 
 
 def run(
     fn: Callable[..., Any], *args: Any, workers: int, spark: Any = None, **options: Any
 ) -> list[Any]:
-    """Call ``fn(*args)`` in ``workers`` processes that know each other, and wait for their values.
+    """Call ``fn(*args)``, with further keywords, in ``workers`` processes that know each other, and wait for their values.
 
     The processes hold their Spark tasks until they end (``mode="foreground"``), and nothing of them
     is left when this returns or raises. `howdah.task.context` tells a function who it is.
@@ -23,22 +30,32 @@ def run(
             ``TF_CONFIG``, …), unless ``framework=`` does.
         args: its arguments.
         spark: the session; by default the one that is active here.
-        options: those of `howdah.spark.cluster.Cluster.start`, but for ``mode``.
+        options: those of `howdah.spark.cluster.Cluster.start`, but for ``mode``; what is none of these, nor
+            a field of `howdah.Job`, is a keyword of the function.
 
     Returns:
         What each rank returned, by rank.
 
     Raises:
-        BadInput: there is no active session; or as `Cluster.start` says.
+        BadInput: there is no active session, or the function does not take these arguments; or as
+            `Cluster.start` says.
         JobFailed: a rank raised; its traceback is in the text.
     """
     from howdah.spark.cluster import Cluster
 
-    def call(given: tuple[Any, ...], ctx: Any) -> Any:
-        return fn(*given)
-
     if "mode" in options:
         raise BadInput("run has no mode=: it waits for the function. Cluster.start has both modes")
+    known = {*inspect.signature(Cluster.start).parameters, *Job.__struct_fields__} - _OF_CALL
+    keywords = {name: options.pop(name) for name in [*options] if name not in known}
+    with contextlib.suppress(ValueError):  # a function that does not tell what it takes
+        try:
+            inspect.signature(fn).bind(*args, **keywords)
+        except TypeError as error:
+            raise BadInput(f"{function_title(fn)}: {error}") from error
+
+    def call(given: tuple[Any, ...], ctx: Any) -> Any:
+        return fn(*given, **keywords)
+
     call.__name__ = getattr(fn, "__name__", "run")
     call.__wrapped__ = fn  # type: ignore[attr-defined]
     session = active() if spark is None else spark

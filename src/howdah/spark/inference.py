@@ -10,16 +10,15 @@ import msgspec
 from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.arrow.answers import untyped
 from howdah.spark.feed.messages import Align, Options, Purpose
 from howdah.spark.feed.tasks.feeding import FeedTask
 from howdah.spark.frames import map_in_arrow
 from howdah.spark.rows import partition_feeder
+from howdah.spark.scoring.frames import PROBE_ROWS
 
 if TYPE_CHECKING:
     from howdah.spark.live import Live
-
-PROBE_ROWS = 8
-"""Rows that are scored to see what the answers look like, where nobody has said it."""
 
 
 def answered(
@@ -49,7 +48,8 @@ def answered(
     answer = _probed(frame, task) if said is None else said
     names = [field.name for field in answer.fields]
     if keep:
-        taken = sorted(set(names) & set(frame.columns))
+        there = {name.lower() for name in frame.columns}  # Spark finds columns in any case
+        taken = sorted(name for name in names if name.lower() in there)
         if taken:
             raise BadInput(
                 f"the answers have the columns {', '.join(taken)}, which the rows have too: give "
@@ -110,6 +110,11 @@ def _probed(frame: Any, task: FeedTask) -> Any:
             'schema="prediction float"'
         )
     schema = pa.ipc.read_schema(pa.py_buffer(bytes(found[0]["schema"])))
+    if unknown := untyped(schema):
+        raise FeedError(
+            f"the answers {unknown!r} are only nulls or empty lists for the first rows, which tell no "
+            'type: say it with schema=, such as schema="prediction array<double>"'
+        )
     return from_arrow_schema(schema)
 
 

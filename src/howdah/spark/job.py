@@ -9,7 +9,7 @@ import msgspec
 
 from howdah.client.errors import BadInput
 from howdah.client.lookup.find import find
-from howdah.client.submission.functions import INSIDE, FunctionJob, job_name
+from howdah.client.submission.functions import INSIDE, FunctionJob, function_title, job_name
 from howdah.client.submission.resubmission import adopt
 from howdah.spark.context import Wiring
 from howdah.spark.feed.trainer import run
@@ -70,6 +70,7 @@ class ClusterJob:
             (function, args),
             roles=_roles(workers, ps, chief, evaluator, roles, gpus),
             framework=framework,
+            title=function_title(function),
             name=name or job_name(function),
             env=dict(env or {}),
             attempts=restarts + 1,

@@ -12,7 +12,7 @@ from howdah.backends.spark import SparkSubmission
 from howdah.client.errors import HowdahError, JobFailed
 from howdah.client.following.items import LogLine
 from howdah.client.handle import Callbacks, raise_unless_succeeded
-from howdah.client.submission.functions import values
+from howdah.client.submission.functions import exception_of, values
 from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
@@ -110,7 +110,7 @@ class Live:
             raise FeedError(
                 f"the training function raised in rank {failure.rank}: {failure.error}\n"
                 f"{failure.trace}"
-            )
+            ) from exception_of(failure.sent)
         if forgotten := self.forgotten():
             self._stop_soon(forgotten)
             raise FeedError(forgotten)
@@ -226,7 +226,7 @@ class Live:
                     raise JobFailed(
                         f"The function raised in rank {failure.rank}: {failure.trace}",
                         self.view or self.handle.status(),
-                    )
+                    ) from exception_of(failure.sent)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     why = self.view.reason if self.view is not None else ""
@@ -272,7 +272,7 @@ class Live:
                 f"{view.job_id} {view.outcome}: the function raised in rank {failure.rank}: "
                 f"{failure.error}\n{failure.trace}",
                 view,
-            )
+            ) from exception_of(failure.sent)
         if forgotten:
             raise JobFailed(f"{view.job_id} {view.outcome}: {forgotten}", view)
         return values(self.directory, view)

@@ -10,7 +10,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
 
     rank: int
     rows: int
-    """Handed to the program; with ``align="pad"`` some of them more than once."""
+    """Handed to the program."""
     batches: int
     dropped: int = 0
     """Sent to it and not handed out: left over by ``align="drop"``, after ``feed.stop()``, or when the

@@ -54,12 +54,15 @@ def source_of(session: Session, data: Any, columns: Sequence[str] | None = None)
             raise BadInput(
                 "This DataFrame is a stream: feed it with cluster.train_stream(frame, …)"
             )
-        return FrameSource(session, data if columns is None else select(data, columns))
+        frame = data if columns is None else select(data, columns)
+        if not frame.columns:
+            raise BadInput("This DataFrame has no columns: there is nothing to feed")
+        return FrameSource(session, frame)
     if hasattr(data, "mapPartitions"):
         return RddSource(data, columns)
     raise BadInput(
-        f"A {type(data).__name__} cannot be fed; give a DataFrame (spark.createDataFrame makes one "
-        "of lists and pandas) or, on classic Spark, an RDD"
+        f"{type(data).__module__.partition('.')[0]}'s {type(data).__name__} cannot be fed; give a DataFrame "
+        "of Spark (spark.createDataFrame makes one of lists and pandas) or, on classic Spark, an RDD"
     )
 
 
@@ -340,9 +343,9 @@ def _short(row: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As Arrow takes it: arrays of several dimensions as lists, vectors as their values."""
+    """As Arrow takes it: arrays of several dimensions, or with a mask, as lists, vectors as their values."""
     shape = getattr(value, "shape", None)
-    if shape is not None and len(shape) > 1:
+    if shape is not None and (len(shape) > 1 or hasattr(value, "mask")):
         return value.tolist()
     if hasattr(value, "toArray"):  # pyspark.ml.linalg and its older likes
         return value.toArray()

@@ -216,7 +216,7 @@ def start(
             another program.
         name: of Spark's query.
         align: for each micro-batch: ``drop`` leaves out what ranks have more than the poorest,
-            ``pad`` gives rows twice, ``none`` lets ranks differ.
+            ``none`` lets ranks differ.
         columns: only these.
         spill: what a rank's files may take on its disk: as in `Cluster.train`.
         materialise: as in `Cluster.train`, of a micro-batch whose rows come in no promised order.

@@ -25,6 +25,7 @@ from howdah.spark.feed.tasks.feeding import FeedTask
 from howdah.spark.reports import RankReport, TrainReport
 from howdah.spark.rows import RowSource
 from howdah.spark.session import Query
+from howdah.spec.problems import listed
 
 if TYPE_CHECKING:
     from howdah.spark.live import Live
@@ -348,18 +349,7 @@ class Training:
         self._live.check(enough=over)
         if over:
             return _Turn.STOPPED
-        self._check_padding()
         return None
-
-    def _check_padding(self) -> None:
-        for epoch in self._run.epochs.values():
-            if epoch.allowed.empty:
-                ranks = ", ".join(map(str, epoch.allowed.empty))
-                raise FeedError(
-                    f"rank {ranks} got no rows of epoch {epoch.number} and has nothing to pad with: "
-                    "use align='drop', or give the rows at least as many partitions as there are "
-                    "ranks (write them so: df.repartition(n).write.parquet(path))"
-                )
 
     def _check_time(self, what: str) -> None:
         if self._timeout_s is None:
@@ -388,7 +378,8 @@ class Training:
         parts: list[str] = []
         for rank, trainer in sorted(self._controller.trainers.items()):
             if feed not in trainer.asks:
-                parts.append(f"rank {rank} has not asked for rows of {feed!r}")
+                others = f", but of {listed(trainer.asks)}" if trainer.asks else ""
+                parts.append(f"rank {rank} has not asked for rows of {feed!r}{others}")
             elif trainer.channel is None:
                 parts.append(f"rank {rank} is not connected")
             else:
@@ -440,11 +431,13 @@ class Training:
         )
         rows = sum(each.rows for each in ranks)
         dropped = sum(each.dropped for each in ranks)
+        if stopped and not rows:
+            self._warn_unread()
         if dropped and not rows and not stopped:
             warnings.warn(
                 f"all {dropped} rows of the feed {self._options.feed!r} were dropped: with "
                 "align='drop' all ranks end with the poorest, and one has not a single batch. Give "
-                "at least as many partitions as ranks, smaller batches, or align='pad'",
+                "at least as many partitions as ranks, or smaller batches",
                 stacklevel=4,
             )
         return TrainReport(
@@ -461,6 +454,21 @@ class Training:
             forgotten=self._run.forgotten,
             ordered=self._run.ordered,
             materialised=self._run.ordered and self._run.materialised > 0,
+        )
+
+    def _warn_unread(self) -> None:
+        """Say that the programs have come to their end and never looked at the rows."""
+        feed, trainers = self._options.feed, self._controller.trainers.values()
+        if self._left or any(feed in each.asks | each.enough for each in trainers):
+            return
+        if feed == "validation":
+            return  # a function may do without
+        others = sorted({name for each in trainers for name in each.asks})
+        warnings.warn(
+            f"no row was trained: the functions returned without asking for rows of the feed {feed!r}"
+            + (f", but of {listed(others)}" if others else "")
+            + f". Read them by ctx.feed({feed!r})",
+            stacklevel=5,
         )
 
     def _end_queries(self, wait_s: float = QUERY_END_S) -> None:

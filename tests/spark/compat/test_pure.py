@@ -35,6 +35,7 @@ from howdah.compat.tensorflowonspark import (
     util,
 )
 from howdah.compat.tensorflowonspark.queues import AnswerQueue, Block, FeedQueue
+from howdah.spark.context import file_system
 from howdah.spark.feed.arrow.columns import Converter
 from tests.docs.pages import blocks
 
@@ -174,7 +175,7 @@ def test_other_paths_are_on_the_default_file_system(
 
 @pytest.mark.parametrize("configured", ["file:///", "file:/", "file://", None])
 def test_the_local_file_system_has_one_name(configured: str | None) -> None:
-    assert running.default_file_system(configured) == "file://"
+    assert file_system(configured) == "file://"
 
 
 # -- rows -------------------------------------------------------------------------------------------

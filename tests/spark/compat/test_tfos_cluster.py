@@ -132,6 +132,13 @@ def test_ports_are_released_by_whom_it_was_said(sc: Any) -> None:
         cluster = _run(sc, _ports, nodes=1, release_port=release, input_mode=InputMode.TENSORFLOW)
         cluster.shutdown()
         assert cluster.howdah.results() == {0: expected}
+    # Of several nodes the agent holds each port too, for a server of TensorFlow's to share.
+    options = {"release_port": False, "master_node": "chief"}
+    cluster = _run(sc, _ports, input_mode=InputMode.TENSORFLOW, **options)
+    cluster.shutdown()
+    assert {rank: told[:3] for rank, told in cluster.howdah.results().items()} == {
+        rank: [False, False, True] for rank in range(2)
+    }
 
 
 # -- run --------------------------------------------------------------------------------------------

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +77,6 @@ def test_the_function_is_told_who_it_is_and_its_end_is_told(
 
     place_of = rig.endpoint
 
-    import threading
-
     def feed() -> None:
         endpoint = place_of(2)
         assert (endpoint.role, endpoint.index, endpoint.generation) == ("worker", 1, 4)
@@ -85,7 +85,8 @@ def test_the_function_is_told_who_it_is_and_its_end_is_told(
 
     thread = threading.Thread(target=feed)
     thread.start()
-    assert run(train, {"lr": 1}, task_env) == ({"lr": 1}, "worker", 1, 2, 4, 3, 6)
+    value = pickle.loads(pickle.dumps(run(train, {"lr": 1}, task_env)))
+    assert value == ({"lr": 1}, "worker", 1, 2, 4, 3, 6)
     thread.join()
     rig.controller.wait(Returned)
 
@@ -115,7 +116,7 @@ def test_without_wiring_there_is_a_context_and_no_feed(
             ctx.feed()
         return ctx.absolute_path("data")
 
-    assert run(train, None, {}) == f"file://{tmp_path}/data"
+    assert pickle.loads(pickle.dumps(run(train, None, {}))) == f"file://{tmp_path}/data"
 
 
 def test_a_folder_that_leaves_the_checkpoints_meanwhile_is_no_trouble(
@@ -132,7 +133,7 @@ def test_a_folder_that_leaves_the_checkpoints_meanwhile_is_no_trouble(
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", listed)
-    assert run(lambda args, ctx: ctx.rank, None, task_env) == 2
+    run(lambda args, ctx: ctx.rank, None, task_env)
     assert not unfinished.exists()
     rig.controller.wait(Returned)
 
@@ -140,3 +141,13 @@ def test_a_folder_that_leaves_the_checkpoints_meanwhile_is_no_trouble(
 def test_wiring_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(FeedError, match="nowhere.json"):
         connect({"HOWDAH_SPARK_WIRING": str(tmp_path / "nowhere.json")})
+
+
+def test_a_value_that_cannot_be_pickled_is_the_functions_own_error(
+    rig: Rig, task_env: dict[str, str]
+) -> None:
+    with pytest.raises(
+        pickle.PicklingError, match=r"returned a lock in rank 2, .* Return what can"
+    ):
+        run(lambda args, ctx: threading.Lock(), None, task_env)
+    assert "returned a lock" in rig.controller.wait(Broken).error

@@ -73,7 +73,6 @@ def test_batches_never_cross_an_epochs_end_and_go_on_in_the_next_run(rig: Rig) -
     ("options", "steps"),
     [
         ({"align": "drop", "rows": 43}, (6, 5)),
-        ({"align": "pad", "rows": 41}, (6, 6)),
         ({"align": "none", "rows": 40}, (5, 5)),
         ({"rows": 40, "steps": 7}, (7, 7)),
         ({}, (None, None)),
@@ -88,27 +87,6 @@ def test_a_program_is_told_how_many_batches_an_epoch_has_where_that_is_known(
     rig.end()
     with pytest.raises(ValueError, match="at least one row"):
         feed.steps(0)
-
-
-def test_the_poorer_rank_pads_with_its_own_rows(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="pad")
-    give(rig, (0, 3), (3, 5))
-    rig.fed()
-    rig.credit(4, final=True)
-    assert values(next(iter(feed)).batches(3)) == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
-    assert rig.controller.wait(Available, lambda message: message.final).batches == 2
-    done = rig.controller.wait(HandedOut, lambda message: message.done)
-    assert (done.rows, done.batches, done.dropped) == (12, 4, 0)
-
-
-def test_a_rank_without_rows_cannot_pad_and_says_so(rig: Rig) -> None:
-    feed = rig.trainer().feed("train")
-    rig.open(align="pad")
-    rig.fed()
-    rig.credit(4, final=True)
-    with pytest.raises(FeedError, match=r"no rows of epoch 0.*repartition"):
-        next(feed.batches(3))
 
 
 @pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "in a file"])
@@ -212,23 +190,23 @@ def test_the_position_leaves_out_batches_that_are_not_trained_yet(
     rig: Rig, shuffle: int | None
 ) -> None:
     feed = rig.trainer().feed("train")
-    rig.open(align="pad", epochs=2, cache=True, shuffle=shuffle)
+    rig.open(epochs=2, cache=True, shuffle=shuffle)
     give(rig, (0, 10), (10, 15))
     rig.fed()
     for epoch in range(2):
-        rig.credit(6, epoch=epoch, final=True)
+        rig.credit(4, epoch=epoch, final=True)
     batches = feed.batches(4)
     trained: list[Position] = []
-    for index in range(9):
+    for index in range(7):
         trained.append(feed.position() if index else Position(run=1, epoch=0))
         next(batches)
         for back in range(1, index + 2):
             assert feed.position(batches=back) == trained[-back]
     assert [(at.epoch, at.batches) for at in trained] == [
-        *((0, batches) for batches in range(6)),
+        *((0, batches) for batches in range(4)),
         *((1, batches) for batches in range(3)),
     ]
-    assert trained[6].rows == {} and trained[5].rows == {0: [(0, 15)]}
+    assert trained[4].rows == {} and trained[3].rows == {0: [(0, 12)]}
     assert feed.position(batches=99) == trained[0]
 
 

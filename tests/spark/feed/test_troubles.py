@@ -203,7 +203,7 @@ def test_the_files_of_a_rank_have_a_limit_that_is_named_where_it_is_reached(rig:
     batch = numbers(0)
     limit = int(3.5 * batch.nbytes)
     for run, feed in enumerate(feeds, 1):
-        rig.open(run=run, feed=feed.name, align="pad", cache_memory=0, spill=limit)
+        rig.open(run=run, feed=feed.name, epochs=2, cache=True, cache_memory=0, spill=limit)
     rig.feeder().send([batch, numbers(ROWS)], SCHEMA).hear()
     refused = rig.feeder(feed="other", run=2).send([batch, numbers(ROWS)], SCHEMA).hear()
     assert isinstance(refused, FeedRefused) and not refused.again
@@ -214,7 +214,7 @@ def test_the_files_of_a_rank_have_a_limit_that_is_named_where_it_is_reached(rig:
     for run, feed in enumerate(feeds, 1):
         rig.controller.say(Close(feed=feed.name, run=run))
     until(lambda: trainer._shared.space.used == 0)
-    rig.open(run=3, align="pad", cache_memory=0, spill=limit)
+    rig.open(run=3, epochs=2, cache=True, cache_memory=0, spill=limit)
     assert rig.feeder(run=3).send([batch] * 3, SCHEMA).hear() == Taken(rows=3 * ROWS)
 
 
@@ -223,7 +223,7 @@ def test_files_without_a_limit_leave_room_on_the_disk(
 ) -> None:
     monkeypatch.setattr(cache, "SPARE", 1)  # all of it
     feed = rig.trainer().feed("train")
-    rig.open(align="pad", cache_memory=0)
+    rig.open(epochs=2, cache=True, cache_memory=0)
     refused = rig.feeder().send([numbers(0)], SCHEMA).hear()
     assert isinstance(refused, FeedRefused) and not refused.again
     assert "bytes of its disk are free" in refused.reason

@@ -114,7 +114,7 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
     "--output-schema",
     default="",
     metavar="DDL",
-    help="Types of the new columns. Default: those of the model's answer to one row.",
+    help="Types of the new columns. Default: those of the model's answers to some rows.",
 )
 @click.option(
     "--keep",

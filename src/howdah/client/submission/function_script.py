@@ -33,7 +33,7 @@ def call() -> tuple[int, bytes]:
         sent = pickle.loads((FOLDER / "call.pkl").read_bytes())  # noqa: S301 - the owner's
         sys.path += [entry for entry in sent["path"] if entry not in sys.path]
         function, args, kwargs = pickle.loads(sent["call"])  # noqa: S301 - the same
-        return 0, pickled((True, function(*args, **kwargs)))
+        return 0, pickled((True, Pickled(function(*args, **kwargs))))
     except SystemExit as end:
         if end.code in (None, 0):
             return 0, pickled((True, None))
@@ -47,12 +47,37 @@ def failed(error: BaseException, code: int) -> tuple[int, bytes]:
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     sys.stdout.flush()
     sys.stderr.write(text)
+    if isinstance(error, pickle.PicklingError):
+        # It would be the same each time: nothing is to run again for it.
+        sys.stderr.write(f"howdah: refused: {' '.join(str(error).split())}\n")
     try:
         # Apart: where it cannot be unpickled, the text can.
         sent = pickled(error.with_traceback(None))
     except Exception:
         sent = None  # not every exception can be pickled
     return code, pickle.dumps((False, text, sent))
+
+
+class Pickled:
+    """What a function returned, pickled at once; unpickled it is the value itself.
+
+    Raises:
+        pickle.PicklingError: it cannot be, which is the function's own error.
+    """
+
+    def __init__(self, value: object) -> None:
+        try:
+            self._content = pickled(value)
+        except Exception as error:
+            rank = os.environ.get("HOWDAH_RANK")
+            raise pickle.PicklingError(
+                f"the function returned a {type(value).__name__}{f' in rank {rank}' if rank else ''}, "
+                f"which cannot be sent back: {type(error).__name__}: {error}. Return what can be "
+                "pickled, such as the weights, or save it to a file and return the path"
+            ) from error
+
+    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+        return pickle.loads, (self._content,)  # noqa: S301 - what was just pickled
 
 
 def pickled(result: object) -> bytes:

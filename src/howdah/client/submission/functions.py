@@ -53,7 +53,9 @@ def place(backend: str | None) -> str:
 
 
 def job_name(function: Callable[..., Any]) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("._-")[:100] or "function"
+    return (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", function_title(function)).strip("._-")[:100] or "function"
+    )
 
 
 class FunctionJob:
@@ -66,9 +68,11 @@ class FunctionJob:
         kwargs: Mapping[str, Any] | None = None,
         *,
         roles: Mapping[str, int | str | Role] | None = None,
+        title: str = "",
         **fields: Any,
     ) -> None:
-        """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`.
+        """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`, and ``title`` is what
+        errors call the function.
 
         Raises:
             BadInput: the function or its arguments cannot be pickled, or are none.
@@ -79,7 +83,8 @@ class FunctionJob:
             )
         if roles is not None and not isinstance(roles, Mapping):
             raise BadInput(f"roles: {roles!r} names no roles; write roles={{'worker': {roles!r}}}")
-        self._call = _pickled(function, tuple(args), dict(kwargs or {}))
+        call = (function, tuple(args), dict(kwargs or {}))
+        self._call = _pickled(title or function_title(function), call)
         self.job: Job = Job(
             name=fields.pop("name", None) or job_name(function),
             # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
@@ -133,7 +138,7 @@ def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
             found = _result(directory, rank)
             if found and not found[0]:
                 _, trace, sent = found
-                raise JobFailed(f"{text}\nIn rank {rank}:\n{trace}", view) from _exception(sent)
+                raise JobFailed(f"{text}\nIn rank {rank}:\n{trace}", view) from exception_of(sent)
     tail = [line for failure in view.failures[-1:] for line in failure.tail]
     raise JobFailed("\n    ".join([text, *tail]), view)
 
@@ -159,26 +164,27 @@ def _result(directory: JobDirectory, rank: int) -> tuple[Any, ...] | None:
         ) from error
 
 
-def _exception(sent: bytes | None) -> BaseException | None:
+def exception_of(sent: bytes | None) -> BaseException | None:
     """What a rank raised; None where it could not be pickled there, or not unpickled here."""
     with contextlib.suppress(Exception):
-        error = None if sent is None else pickle.loads(sent)  # noqa: S301 - as above
+        error = pickle.loads(sent) if sent else None  # noqa: S301 - as above
         return error if isinstance(error, BaseException) else None
 
 
-def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+def _pickled(title: str, sent: tuple[Any, ...]) -> bytes:
     import cloudpickle
 
     try:
-        call = cloudpickle.dumps((function, args, kwargs))
+        call = cloudpickle.dumps(sent)
     except Exception as error:
         raise BadInput(
-            f"{_title(function)} or its arguments cannot be sent to the job's processes: {error}. "
+            f"{title} or its arguments cannot be sent to the job's processes: {error}. "
             "Pass what can be pickled, and open files, sockets and locks inside the function"
         ) from error
     path = [str(Path(entry).absolute()) for entry in sys.path]
     return pickle.dumps({"path": path, "call": call})
 
 
-def _title(function: Callable[..., Any]) -> str:
+def function_title(function: Callable[..., Any]) -> str:
+    """What a function is called in texts."""
     return getattr(function, "__name__", type(function).__name__)

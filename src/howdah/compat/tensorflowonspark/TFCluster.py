@@ -13,6 +13,7 @@ from typing import Any
 from howdah.client.submission.functions import job_name
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, running
 from howdah.spark.cluster import Cluster
+from howdah.spark.context import file_system
 from howdah.spark.session import Session
 from howdah.spec.model import TensorBoard
 from howdah.wire.status import JobView
@@ -250,7 +251,7 @@ def run(
     template = TFSparkNode.cluster_template(num_executors, num_ps, master_node, eval_node)
     session = Session(sc)
     context = session.spark.sparkContext
-    default_fs = running.default_file_system(session.default_fs())
+    default_fs = file_system(session.default_fs())
     working_dir = str(Path.cwd())
     node = running.NodeCall(
         call=running.pickled(map_fun, tf_args),

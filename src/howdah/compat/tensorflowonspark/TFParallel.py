@@ -19,6 +19,7 @@ from howdah.compat.tensorflowonspark import (
     running,
     util,
 )
+from howdah.spark.context import file_system
 from howdah.spark.session import Session
 
 logger: logging.Logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def run(
         call=running.pickled(map_fn, tf_args),
         count=num_executors,
         barrier=use_barrier,
-        default_fs=running.default_file_system(session.default_fs()),
+        default_fs=file_system(session.default_fs()),
         working_dir=str(Path.cwd()),
         user=session.user(),
         env=compat.legacy_keras(),

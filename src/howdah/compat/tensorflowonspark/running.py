@@ -135,17 +135,10 @@ def _plain(names: Sequence[str]) -> Iterator[tuple[str, AnyQueue]]:
 def _bound(address: str) -> socket.socket:
     """A socket on this node's port: nobody takes it before the program releases it."""
     kept = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # The agent holds the port of a TensorFlow server too, for who shares it.
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     kept.bind(("", int(address.rpartition(":")[2])))
     return kept
-
-
-def default_file_system(configured: str | None) -> str:
-    """``fs.defaultFS`` as programs expect it: ``file://``, ``hdfs://namenode:8020``, no slash after."""
-    value = configured or "file:///"
-    if value.startswith("file:"):
-        return "file://"
-    return value.rstrip("/")
 
 
 def install() -> None:

@@ -293,15 +293,6 @@ class BatchDispenser:
         if rows < size:
             if not epoch.fed:
                 return Wait(LOOK_S)
-            if epoch.align is Align.PAD:
-                if not epoch.repeat():
-                    raise FeedError(
-                        f"Rank {self.state.shared.rank} has got no rows of epoch {epoch.number} of "
-                        f'the feed {self.state.name!r}, so it can\'t be padded: use align="drop", or '
-                        "give the rows at least as many partitions as there are ranks (write them "
-                        "so: df.repartition(n).write.parquet(path))"
-                    )
-                return self._batch(epoch)
             if not rows or self.state.drop_last:
                 return Wait(LOOK_S)
         pieces = self._cut(epoch, rows)

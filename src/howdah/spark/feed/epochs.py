@@ -30,8 +30,6 @@ class Chunk(msgspec.Struct, eq=False):
     """Bytes of `Options.buffer` it takes while it waits."""
     order: Any = None
     """A permutation of its rows; None: as they came."""
-    repeated: bool = False
-    """Handed out before in this epoch (`Align.PAD`)."""
 
     def handed(self, rows: int) -> Intervals:
         """Offsets of its first ``rows`` rows in the order they are handed out."""
@@ -57,9 +55,6 @@ class Extent(NamedTuple):
 
     @classmethod
     def of(cls, chunk: Chunk, start: int, stop: int) -> Extent:
-        """Of rows that are repeated nothing, for they were handed out before."""
-        if chunk.repeated:
-            stop = start
         return cls(chunk.partition, chunk.offsets, chunk.order, start, stop)
 
     def ranges(self) -> Intervals:
@@ -132,7 +127,7 @@ class ChunkQueue:
 
 
 class TrainerEpoch(ChunkQueue):
-    """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its queue too."""
+    """One epoch at one trainer."""
 
     def __init__(
         self,
@@ -161,15 +156,11 @@ class TrainerEpoch(ChunkQueue):
         self.batches = 0
         self.handed_before: int = 0
         """Rows of chunks handed out whole."""
-        self.own_before: int = 0
-        """The same without repeated ones."""
         self.handed_offsets: dict[int, Intervals] = {}
         """Offsets of chunks handed out whole, by partition."""
         self._spill = options.spill
         self.spill_file: SpillFile | None = None
         """Where rows go that do not fit into memory."""
-        self.cache: EpochCache | None = None
-        """Keeps its rows, for repeating them."""
         self.done = False
         self.dropped: int = 0
         self.told: tuple[int, int, bool] = (-1, -1, False)
@@ -187,20 +178,18 @@ class TrainerEpoch(ChunkQueue):
 
     @property
     def handed(self) -> int:
-        """Rows, repeated ones included."""
+        """Rows."""
         return self.handed_before + (self.source.at if self.source else 0)
 
     @property
     def left(self) -> int:
         """Own rows that were not handed out yet."""
-        source = self.source
-        own = source.at if source and not source.chunk.repeated else 0
-        return self.received - self.own_before - own
+        return self.received - self.handed
 
     def whole_batches(self, size: int, drop_last: bool) -> int:
         """Whole batches, handed out or not; with a last short one once all rows are there."""
         batches = self.batches + self.left // size
-        if self.fed and self.left % size and (not drop_last or self.align is Align.PAD):
+        if self.fed and self.left % size and not drop_last:
             batches += 1
         return batches
 
@@ -243,25 +232,14 @@ class TrainerEpoch(ChunkQueue):
 
     def _enter(self, chunk: Chunk) -> None:
         self.handed_before += chunk.rows
-        if chunk.repeated:
-            return
-        self.own_before += chunk.rows
         known = self.handed_offsets.get(chunk.partition, [])
         self.handed_offsets[chunk.partition] = joined(known, chunk.offsets)
-
-    def repeat(self) -> bool:
-        """Let its rows wait once more; whether it has any."""
-        if self.cache is None or not self.received:
-            return False
-        for entry in self.cache.entries:
-            self.push(Chunk(*entry, repeated=True))
-        return True
 
     def position(self) -> Position:
         """What was handed out of it."""
         rows = {partition: list(ranges) for partition, ranges in self.handed_offsets.items()}
         source = self.source
-        if source is not None and source.at and not source.chunk.repeated:
+        if source is not None and source.at:
             chunk = source.chunk
             known = rows.get(chunk.partition, [])
             rows[chunk.partition] = merged([*known, *chunk.handed(source.at)])
@@ -280,9 +258,7 @@ class TrainerEpoch(ChunkQueue):
             # What of the source was handed out stays counted.
             self.handed_offsets = self.position().rows
             self.handed_before += self.source.at
-            if not self.source.chunk.repeated:
-                self.own_before += self.source.at
-        self.received = self.own_before
+        self.received = self.handed_before
         return self.clear()
 
 
@@ -322,7 +298,7 @@ class TrainerRun:
         options = self.options
         if options.rows is None or not self.readers:
             return None
-        return steps(options.align, options.rows, self.readers, size, drop_last=drop_last)
+        return steps(options.rows, self.readers, size, drop_last=drop_last)
 
     def epoch(self, number: int) -> TrainerEpoch:
         """The state of that epoch, begun if need be."""

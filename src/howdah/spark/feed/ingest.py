@@ -17,7 +17,6 @@ from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.intervals import cut, joined, without
 from howdah.spark.feed.messages import (
-    Align,
     Begin,
     FeedRefused,
     Intervals,
@@ -183,12 +182,11 @@ def _limit(state: FeedState, stream: IngestStream) -> int:
 
 def _epoch_cache(state: FeedState, run: TrainerRun, epoch: TrainerEpoch) -> EpochCache | None:
     """Where the epoch's rows are kept, if they are needed again."""
-    cached = run.cached_epoch == epoch.number and run.options.epochs > epoch.number + 1
-    if epoch.cache is None and (cached or epoch.align is Align.PAD):
-        epoch.cache = EpochCache(run.options.cache_memory, epoch.file(state.shared.space))
-        if cached:
-            run.cache = epoch.cache
-    return epoch.cache
+    if run.cached_epoch != epoch.number or run.options.epochs <= epoch.number + 1:
+        return None
+    if run.cache is None:
+        run.cache = EpochCache(run.options.cache_memory, epoch.file(state.shared.space))
+    return run.cache
 
 
 def key_of(begin: Begin) -> tuple[Key, Part]:

@@ -41,8 +41,6 @@ class Align(enum.Enum):
 
     DROP = "drop"
     """All end after as many batches as the poorest rank has."""
-    PAD = "pad"
-    """The poorer go over their own rows again until they have as many as the richest."""
     NONE = "none"
     """Each ends with its own rows: for programs that do not wait for each other."""
 
@@ -259,6 +257,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
 
     error: str
     trace: str
+    sent: bytes = b""
+    """The exception, pickled; empty where it cannot be, or is a large one."""
 
 
 class OffsetReply(OfEpoch, frozen=True, kw_only=True, tag="kept"):

@@ -268,7 +268,6 @@ class FeedState:
         if number in run.epochs:
             return
         epoch = run.epoch(number)
-        epoch.cache = run.cache
         kept = run.cache.entries if run.cache is not None else []  # it may have got no rows
         entries: list[tuple[Any, Any]] = [(entry, None) for entry in kept]
         if run.options.shuffle is not None:
@@ -361,7 +360,7 @@ class FeedState:
         over = left or self._over(run, epoch)
         self.buffered -= epoch.drop()
         epoch.done = True
-        epoch.spill_file = epoch.cache = None  # its position may still be asked for
+        epoch.spill_file = None  # its position may still be asked for
         self._report(run, epoch, over=over)
 
     def _over(self, run: TrainerRun, epoch: TrainerEpoch) -> bool:

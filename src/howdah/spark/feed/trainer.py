@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from howdah import task
+from howdah.client.submission.function_script import Pickled, pickled
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.connections import DataConnection
@@ -40,6 +41,8 @@ SECRETS = "HOWDAH_SPARK_SECRETS"
 """Environment variable: folder with ``ca.pem``, ``agent.pem`` and ``agent.key``."""
 FOLDER = "HOWDAH_SPARK_FOLDER"
 """Environment variable: working folder of the executor the process was started from."""
+LARGEST_ERROR = 1 << 20
+"""Bytes of a pickled exception that are sent to the driver."""
 ANSWERS_S = 1.0
 """What was given last to queries that score is given so long to be sent."""
 
@@ -170,7 +173,7 @@ class Trainer:
             return
         text = "".join(traceback.format_exception(error))
         last = traceback.format_exception_only(error)[-1].strip()
-        self.close(Broken(error=last, trace=text[-100_000:]))
+        self.close(Broken(error=last, trace=text[-100_000:], sent=_sent(error)))
 
     # -- called by threads -----------------------------------------------------------------------
 
@@ -245,11 +248,23 @@ def run(
 ) -> Any:
     """In a training process: connect, call ``train(args, ctx)``, tell the controller of its end.
 
+    Returns:
+        What unpickles to its value: whether that can be pickled is known before the end is told.
+
     Raises:
         BaseException: what ``train`` raised, after the controller was told.
     """
     with connect(env) as trainer:
-        return train(args, trainer.context)
+        return Pickled(train(args, trainer.context))
+
+
+def _sent(error: BaseException) -> bytes:
+    """The exception for `Broken`, if it can be pickled and is of a reasonable size."""
+    try:
+        content = pickled(error)
+    except Exception:
+        return b""
+    return content if len(content) <= LARGEST_ERROR else b""
 
 
 def _spill_folder(folder: str) -> Path | None:

@@ -75,6 +75,8 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
         self._to_model = to_model
         self._callbacks = list(callbacks)
         set_all(self, {"args": args, **params})
+        if not self.getOrDefault("workers") + self.getOrDefault("chief"):
+            raise BadInput("workers=0: a cluster needs at least one worker or a chief")
 
     def _fit(self, dataset: DataFrame) -> Model:
         summary = self._trained(dataset)

@@ -15,11 +15,18 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from howdah.spark.pipeline.params import FEATURES, LABEL, WEIGHT
+from howdah.spark.scoring.columns import as_type, plain
 from howdah.spark.scoring.predictors import Make
 
 _NOTHING = 1e-12
 """Below any weight of a batch that counts."""
+_NULLS = (
+    "the column {!r} has nulls or NaN, which cannot be trained: fill them (df.fillna, or an Imputer of "
+    "pyspark.ml) or drop them (df.dropna)"
+)
 _NOT_TAKEN = ("checkpoint", "resume", "model_dir")
 
 
@@ -93,7 +100,10 @@ def _train_torch(
 
     def sums(of: Any, batch: dict[str, Any]) -> tuple[Any, Any]:
         """Losses of the rows together, and the rows' weight."""
-        found = {name: torch.as_tensor(value, device=device) for name, value in batch.items()}
+        found = {
+            name: torch.as_tensor(_whole(value, name), device=device)
+            for name, value in batch.items()
+        }
         label = found[LABEL] if not found[LABEL].is_floating_point() else found[LABEL].float()
         output = of(found[FEATURES].float())
         if output.ndim == label.ndim + 1 and output.shape[-1] == 1:
@@ -165,7 +175,7 @@ def _torch_answers(
 
     def answers(batch: dict[str, Any]) -> Any:
         with torch.no_grad():
-            return answering(torch.as_tensor(batch[FEATURES]).float()).numpy()
+            return answering(torch.from_numpy(_features(batch, np.dtype(np.float32)))).numpy()
 
     return answers
 
@@ -187,7 +197,15 @@ def _train_keras(make: Callable[[], Any], args: Any, ctx: Any) -> Any:
         data = ctx.feed(name).tf_dataset(
             args.batch_size, columns=fed, shapes=_shapes(args), drop_last=several
         )
-        return data.map(lambda batch: tuple(batch[each] for each in fed)).with_options(options)
+
+        def columns(batch: dict[str, Any]) -> tuple[Any, ...]:
+            for each in fed:
+                if batch[each].dtype.is_floating:
+                    missing = tf.reduce_any(tf.math.is_nan(batch[each]))
+                    tf.debugging.assert_equal(missing, False, _NULLS.format(each))
+            return tuple(batch[each] for each in fed)
+
+        return data.map(columns).with_options(options)
 
     with strategy.scope():
         model = make()
@@ -236,7 +254,34 @@ def _keras_answers(
     model = make()
     model.set_weights(weights)
     answering = _keras_answering(model)
-    return lambda batch: answering(batch[FEATURES], training=False).numpy()
+    import tensorflow as tf
+
+    dtype = np.dtype(tf.as_dtype(answering.inputs[0].dtype).as_numpy_dtype)
+    return lambda batch: answering(_features(batch, dtype), training=False).numpy()
+
+
+def _whole(values: Any, name: str) -> np.ndarray:
+    """A column that is trained, as a tensor's memory.
+
+    Raises:
+        ValueError: it has nulls, which a mask or NaN stands for, or its rows differ in length.
+    """
+    if np.ma.isMaskedArray(values) or (values.dtype.kind == "f" and np.isnan(values).any()):
+        raise ValueError(_NULLS.format(name))
+    if values.dtype == object:
+        if any(value is None for value in values):
+            raise ValueError(_NULLS.format(name))
+        raise ValueError(
+            f"the column {name!r} is text, or its rows differ in length: make numbers of it, as many in "
+            "each row"
+        )
+    return np.require(values, requirements=["C", "W"])  # received memory is not to be written to
+
+
+def _features(batch: dict[str, Any], dtype: np.dtype) -> np.ndarray:
+    """What the model answers; missing numbers are NaN, or refused where it takes whole ones."""
+    values = as_type(plain(batch[FEATURES], FEATURES), dtype, FEATURES)
+    return np.require(values, requirements=["C", "W"])
 
 
 def _refuse(args: Any, training: str, names: tuple[str, ...]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -50,7 +51,8 @@ def set_defaults(stage: Params) -> None:
 
 
 def accessors(stage: Stage) -> Stage:
-    """Class decorator: give every parameter of the class that has none its setter and getter."""
+    """Class decorator: give every parameter of the class that has none its setter and getter, and the
+    name that Spark would give it, ``featuresCol``."""
     for name in dir(stage):
         found: Any = getattr(stage, name, None)
         if not isinstance(found, Param):
@@ -60,6 +62,9 @@ def accessors(stage: Stage) -> Stage:
             setattr(stage, f"set{suffix}", _setter(name, found.doc))
         if not hasattr(stage, f"get{suffix}"):
             setattr(stage, f"get{suffix}", _getter(name, found.doc))
+        if not hasattr(stage, camel := suffix[:1].lower() + suffix[1:]):
+            # A property: pyspark takes whatever else is a parameter for a further one.
+            setattr(stage, camel, property(operator.attrgetter(name), doc=f"{found.doc}."))
     return stage
 
 
@@ -120,6 +125,29 @@ def as_columns(value: Any) -> str | list[str]:
     raise TypeError(f"the name of a column or a list of names is needed, not {value!r}")
 
 
+def at_least(least: int) -> Callable[[Any], int]:
+    """A whole number from there on."""
+
+    def convert(value: Any) -> int:
+        number = to_int(value)
+        if number < least:
+            raise TypeError(f"a whole number from {least} on is needed")
+        return number
+
+    return convert
+
+
+def one_of(*words: str) -> Callable[[Any], str]:
+    """One of these words."""
+
+    def convert(value: Any) -> str:
+        if value not in words:
+            raise TypeError(f"{' or '.join(repr(word) for word in words if word)} is needed")
+        return value
+
+    return convert
+
+
 def as_fraction(value: Any) -> float:
     """A number from 0 up to, and without, 1."""
     fraction = to_float(value)
@@ -171,12 +199,12 @@ class ScoringParams(Params):
         {},
     )
     output_schema: Any = param(
-        "Types of the new columns, such as 'prediction float'. Empty: as the model answers one row",
+        "Types of the new columns, such as 'prediction float'. Empty: as the model answers some rows",
         to_text,
         "",
     )
     shapes: Any = param("Tensor to the shape of one row, such as {'x': [28, 28]}", as_dict, {})
-    predict_batch_size: Any = param("Rows scored at once", to_int, 1024)
+    predict_batch_size: Any = param("Rows scored at once", at_least(1), 1024)
     keep_columns: Any = param("The columns of the rows stay beside the new ones", to_bool, True)
 
     def inputs(self, only: str = "") -> dict[str, str]:
@@ -205,17 +233,17 @@ class TrainingParams(ScoringParams):
     """How a cluster is started and fed."""
 
     args: Any = param("What the training function is given as args", as_arguments, {})
-    workers: Any = param("Workers of the cluster", to_int, 1)
-    ps: Any = param("Parameter servers", to_int, 0)
-    chief: Any = param("1: the first worker has the role chief", to_int, 0)
+    workers: Any = param("Workers of the cluster", at_least(0), 1)
+    ps: Any = param("Parameter servers", at_least(0), 0)
+    chief: Any = param("1: the first worker has the role chief", at_least(0), 0)
     evaluator: Any = param("One more process has the role evaluator", to_bool, False)
     driver_ps: Any = param("Parameter servers run on the driver's machine", to_bool, False)
     slots: Any = param(
         "held: the workers keep Spark's slots; shared: they outlive the tasks that start them. Empty: held where one slot is left to feed them",
-        to_text,
+        one_of("", "held", "shared"),
         "",
     )
-    gpus: Any = param("GPUs of each worker", to_int, 0)
+    gpus: Any = param("GPUs of each worker", at_least(0), 0)
     framework: Any = param(
         "As in a job file: tensorflow, pytorch, … Empty: the one that the function uses",
         to_text,
@@ -243,9 +271,9 @@ class TrainingParams(ScoringParams):
         0.0,
     )
     seed: Any = param("Of validation_fraction, and for the training function", to_int, 0)
-    batch_size: Any = param("For the training function: args.batch_size", to_int, 32)
-    epochs: Any = param("How often the rows are fed", to_int, 1)
-    align: Any = param("Uneven ends of an epoch: drop, pad or none", to_text, "drop")
+    batch_size: Any = param("For the training function: args.batch_size", at_least(1), 32)
+    epochs: Any = param("How often the rows are fed", at_least(1), 1)
+    align: Any = param("Uneven ends of an epoch: drop or none", one_of("drop", "none"), "drop")
     cache: Any = param("Keep the rows at the workers between epochs", to_bool, False)
     shuffle: Any = param(
         "Seed for another order in each cached epoch, with cache; -1: as they come", to_int, -1
@@ -267,7 +295,7 @@ class TrainingParams(ScoringParams):
         "",
     )
     tensorboard: Any = param("Run TensorBoard beside the cluster", to_bool, False)
-    restarts: Any = param("Failures that the cluster survives", to_int, 2)
+    restarts: Any = param("Failures that the cluster survives", at_least(0), 2)
     start_timeout_s: Any = param("Longest wait for the cluster's slots", to_float, 600.0)
     feed_timeout_s: Any = param("Longest time without progress", to_float, 600.0)
     env: Any = param("Environment variables of all processes", as_dict, {})

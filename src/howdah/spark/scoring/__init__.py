@@ -37,3 +37,7 @@ def __getattr__(name: str) -> Any:
     if home := _HOMES.get(name):
         return getattr(importlib.import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

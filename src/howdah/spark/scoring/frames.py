@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+PROBE_ROWS = 8
+"""Rows that are scored to see what the answers look like, where nobody has said it."""
+
+
 def score(
     data: DataFrame,
     model: Any,
@@ -41,8 +45,8 @@ def score(
 ) -> DataFrame:
     """A DataFrame with the model's answers as further columns. Lazy; rows keep their order.
 
-    Without ``schema`` the model answers one row now, in a Spark task, to show its columns: that
-    runs what it takes of ``data``'s plan to get a row.
+    Without ``schema`` the model answers some rows now, in a Spark task, to show its columns: that
+    runs what it takes of ``data``'s plan to get these.
 
     Args:
         data: rows, also of a streaming query (then ``schema`` must be given).
@@ -67,6 +71,8 @@ def score(
     """
     source = data.schema  # once: on Connect it may be a request, and so may data.columns
     names = list(source.names)
+    if not names:
+        raise BadInput("the rows have no columns: there is nothing to score")
     taken = list(inputs or names)
     _demand(names, taken, "inputs")
     kept = names if keep is True else list(keep or ())
@@ -142,7 +148,10 @@ def _with_schema(data: DataFrame, plan: ScoringPlan, schema: Any) -> tuple[Struc
             f"{', '.join(wanted.names)}; both must name the same columns"
         )
     by_name = {column: tensor for tensor, column in plan.outputs}
-    outputs = tuple((by_name.get(name, name), name) for name in wanted.names)
+    own = "" if len(wanted.names) == 1 else None  # a single answer may have any name
+    outputs = tuple(
+        (by_name.get(name, name if own is None else own), name) for name in wanted.names
+    )
     arrow = to_arrow_schema(wanted)
     return wanted, msgspec.structs.replace(plan, schema=arrow, outputs=outputs)
 
@@ -153,7 +162,7 @@ def _asked(data: DataFrame, plan: ScoringPlan) -> pa.Schema:
     if data.isStreaming:
         raise BadInput('rows of a stream come later: give schema="…", such as "prediction float"')
     describe = functools.partial(describe_batches, plan)
-    rows = map_in_arrow(data.limit(1), describe, "schema binary").collect()
+    rows = map_in_arrow(data.limit(PROBE_ROWS), describe, "schema binary").collect()
     if not rows:
         one = data.sparkSession.range(0, 1, 1, 1)
         rows = one.mapInArrow(functools.partial(declare_batches, plan), "schema binary").collect()

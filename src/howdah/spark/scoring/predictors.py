@@ -6,13 +6,14 @@ which is called once in each of Spark's Python workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
 import msgspec
 
 from howdah.spark.errors import ScoringError
+from howdah.spark.feed.arrow.answers import by_name
 from howdah.spark.scoring.columns import Batch, Tensor
 
 
@@ -148,8 +149,8 @@ def _of_path(path: str, signature: str, tags: tuple[str, ...]) -> Predictor:
 def named(answer: Any, outputs: tuple[Tensor, ...] | None) -> dict[str, Any]:
     """A model's answer by name: a single array is called as the model's output, else
     ``prediction``; several without names are ``output_0`` and so on."""
-    if isinstance(answer, Mapping):
-        return {str(name): value for name, value in answer.items()}
+    if (several := by_name(answer)) is not None:
+        return several
     names = [output.name for output in outputs or ()]
     if isinstance(answer, (tuple, list)) and not _is_plain(answer):
         if len(names) != len(answer):

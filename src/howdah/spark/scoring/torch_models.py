@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.scoring.columns import Batch, Tensor, plain
+from howdah.spark.scoring.columns import Batch, Tensor, as_type, plain
 
 
 class LoadedTorch:
@@ -42,7 +42,9 @@ class LoadedTorch:
 
     def _tensor(self, values: Any, name: str) -> Any:
         values = plain(values, name)
-        if values.dtype.kind in "OSUM":
+        if np.ma.isMaskedArray(values):
+            values = as_type(values, np.dtype(np.float64), name)
+        if values.dtype.kind in "OSUMm":
             raise ScoringError(f"{name!r} is {values.dtype}; PyTorch's tensors hold numbers only")
         # Arrow's memory is not ours to write to, and a module may work in place.
         tensor = self._torch.from_numpy(np.require(values, requirements=["C", "W"]))

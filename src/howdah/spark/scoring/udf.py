@@ -13,9 +13,6 @@ from howdah.spark.scoring.frames import plan_of, struct_type
 from howdah.spark.scoring.predictors import Loaded
 from howdah.spark.scoring.worker import ScoringPlan, answer, loaded, rechunk
 
-ONLY = "value"
-"""How Spark calls the one field of a schema that is a bare type, such as ``float``."""
-
 
 def predict_udf(
     spark: Any,
@@ -54,12 +51,11 @@ def predict_udf(
     from pyspark.sql.pandas.types import to_arrow_schema
 
     wanted = struct_type(spark, schema)
-    bare = wanted.names == [ONLY]
     plan = plan_of(
         spark,
         model,
         inputs={name: name for name in inputs or ()},
-        outputs={"": ONLY} if bare else {name: name for name in wanted.names},
+        outputs={("" if len(wanted.names) == 1 else name): name for name in wanted.names},
         shapes=shapes or {},
         batch_size=batch_size,
         pad=pad,
@@ -75,7 +71,9 @@ def predict_udf(
             if arrow:
                 yield found.column(0) if one else found.to_struct_array()
             else:
-                yield found.to_pandas().iloc[:, 0] if one else found.to_pandas()
+                # Or pandas makes floats of whole numbers that have nulls among them.
+                frame = found.to_pandas(integer_object_nulls=True)
+                yield frame.iloc[:, 0] if one else frame
 
     # Spark looks at the types themselves.
     if arrow:

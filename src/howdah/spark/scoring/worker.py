@@ -20,9 +20,10 @@ import numpy as np
 import pyarrow as pa
 
 from howdah.spark.errors import ScoringError
-from howdah.spark.feed.arrow.columns import array
+from howdah.spark.feed.arrow.answers import untyped
+from howdah.spark.feed.arrow.columns import array, ordered
 from howdah.spark.scoring import columns
-from howdah.spark.scoring.columns import Batch, Tensor, plain, side_by_side
+from howdah.spark.scoring.columns import Batch, Tensor, as_type, plain, side_by_side
 from howdah.spark.scoring.files import ModelFiles, at_hand, present
 from howdah.spark.scoring.predictors import Loaded, Predictor, named
 
@@ -47,7 +48,8 @@ class ScoringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Column and tensor; several columns of one tensor become its columns, in this order. Empty:
     the columns named as the model's inputs, or all where it names none."""
     outputs: tuple[tuple[str, str], ...] = ()
-    """Tensor and column. Empty: all, by their own names. An empty tensor is the only one there is."""
+    """Tensor and column. Empty: all, by their own names. An empty tensor is the only one there is, or the one that is called as
+    its column."""
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     """Tensor and the shape of one row, over what the model says."""
     batch_size: int = 1024
@@ -74,10 +76,20 @@ def score_batches(plan: ScoringPlan, batches: Iterator[pa.RecordBatch]) -> Itera
 def describe_batches(
     plan: ScoringPlan, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Scores one row and yields the Arrow schema of the answer, in one row; nothing without rows."""
-    first = next((batch.slice(0, 1) for batch in batches if batch.num_rows), None)
+    """Scores the first batch and yields the Arrow schema of the answers, in one row; nothing without rows.
+
+    Raises:
+        ScoringError: the answers are nulls or empty lists, which tell no type.
+    """
+    first = next((batch for batch in rechunk(batches, plan.batch_size) if batch.num_rows), None)
     if first is not None:
-        yield _schema_row(answer(plan, loaded(plan), first).schema)
+        schema = answer(plan, loaded(plan), first).schema
+        if unknown := untyped(schema):
+            raise ScoringError(
+                f"the model's {unknown!r} has only nulls or empty lists for the first rows, which tell no "
+                'type: give schema="…", such as "prediction array<double>"'
+            )
+        yield _schema_row(schema)
 
 
 def declare_batches(
@@ -151,26 +163,22 @@ def answer(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> pa.Record
     tensors = tensors_of(plan, model, batch)
     padded = plan.pad and rows < plan.batch_size
     if padded:
-        missing = plan.batch_size - rows
-        tensors = {
-            name: np.concatenate([value, np.repeat(value[-1:], missing, axis=0)])
-            for name, value in tensors.items()
-        }
+        order = np.minimum(np.arange(plan.batch_size), rows - 1)
+        tensors = ordered(tensors, order)
     answers = named(model(tensors), model.outputs)
-    if padded:
-        answers = {name: columns.to_numpy(value)[:rows] for name, value in answers.items()}
+    answered = plan.batch_size if padded else rows
     mapping = plan.outputs or tuple((name, name) for name in answers)
     found: list[pa.Array] = []
     for tensor, column in mapping:
-        if not tensor and len(answers) == 1:
-            [tensor] = answers
+        if not tensor:
+            tensor = next(iter(answers)) if len(answers) == 1 else column
         if tensor not in answers:
             raise ScoringError(
-                f"the model answers {_words(answers)}, not "
-                f"{repr(tensor) if tensor else 'one thing only'}; correct the output mapping or the schema"
+                f"the model answers {_words(answers)}, not {tensor!r}; correct the output mapping or the "
+                "schema"
             )
         kind = plan.schema.field(column).type if plan.schema is not None else None
-        found.append(columns.to_arrow(tensor, answers[tensor], rows, kind))
+        found.append(columns.to_arrow(tensor, answers[tensor], answered, kind).slice(0, rows))
     return pa.RecordBatch.from_arrays(found, names=[column for _, column in mapping])
 
 
@@ -189,6 +197,10 @@ def tensors_of(plan: ScoringPlan, model: Loaded, batch: pa.RecordBatch) -> Batch
         values = array(batch.column(column), column)
         if model.inputs or tensor in shapes or together.count(tensor) > 1:
             values = plain(values, column)
+        if tensor in declared:
+            # A model whose type numpy has not takes numbers as they are, but no mask.
+            dtype = declared[tensor].dtype or ("float64" if np.ma.isMaskedArray(values) else "")
+            values = as_type(values, np.dtype(dtype), column) if dtype else values
         gathered.setdefault(tensor, []).append(values)
     if model.inputs and (missing := [name for name in declared if name not in gathered]):
         raise ScoringError(
@@ -222,8 +234,6 @@ def _mapping(plan: ScoringPlan, model: Loaded, names: list[str]) -> tuple[tuple[
 
 def _fit(parts: list[Any], tensor: Tensor, shape: tuple[int, ...] | None) -> Any:
     values = side_by_side(parts)
-    if tensor.dtype and values.dtype != np.dtype(tensor.dtype):
-        values = values.astype(tensor.dtype)
     wanted = shape or tensor.shape
     if wanted is None or isinstance(values, dict) or tuple(values.shape[1:]) == tuple(wanted):
         return values

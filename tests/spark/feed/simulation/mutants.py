@@ -66,10 +66,10 @@ def _over(feed: state.FeedState, run: TrainerRun, epoch: TrainerEpoch) -> bool:
 _allowance = plan.allowance
 
 
-def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
-    found = _allowance(align, ranks, held)
+def _allows_the_richest(ranks: Any, held: Any) -> Any:
+    found = _allowance(ranks, held)
     most = max((held[rank].batches for rank in ranks if rank in held), default=0)
-    return plan.Allowance(batches=most, final=found.final, empty=found.empty)
+    return plan.Allowance(batches=most, final=found.final)
 
 
 def _drop(epoch: TrainerEpoch) -> int:

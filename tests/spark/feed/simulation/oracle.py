@@ -18,9 +18,6 @@ def check(world: World) -> str:
     """
     schedule = world.schedule
     if world.error is not None:
-        nothing = "nothing to pad with" in str(world.error) or "be padded" in str(world.error)
-        if nothing and schedule.runs[0].align is Align.PAD:
-            return "a rank had nothing to pad with"
         if world.kept > 1 and "which of them they have had can't be told" in str(world.error):
             return "kept rows were of another order"
         raise Given(f"a run failed: {world.error}")
@@ -45,7 +42,7 @@ def check(world: World) -> str:
             _epoch(world, options.align, epoch, rows, given, whole=whole)
         if world.generation > 1:
             outcome = "restarted"
-            if whole and options.align is not Align.PAD:
+            if whole:
                 _restarted(world, number, options, report, len(rows))
             continue
         for rank, story in enumerate(given):
@@ -55,7 +52,7 @@ def check(world: World) -> str:
             lost = report.stopped and schedule.faults and said.get(rank, 0) < count
             if said.get(rank, 0) != count and not lost:
                 raise Given(f"rank {rank} was given {count} rows of run {number}: {report}")
-        if options.align is not Align.PAD and not report.stopped:
+        if not report.stopped:
             told, all_rows = report.rows + report.dropped, len(rows) * options.epochs
             # What no rank wanted of an epoch was not sent to any.
             less = told < all_rows and Ends.LEAVES not in early
@@ -84,7 +81,7 @@ def _epoch(
     if strange := seen.keys() - rows:
         raise Given(f"epoch {epoch} has rows that nobody sent: {sorted(strange)}")
     # Ranks that do not wait for each other go on with the earliest of their epochs.
-    again = align is Align.PAD or (align is Align.NONE and world.generation > 1)
+    again = align is Align.NONE and world.generation > 1
     if not again and len(seen) != seen.total():
         twice = sorted(row for row, count in seen.items() if count > 1)
         raise Given(f"rows were given twice in epoch {epoch}: {twice}")
@@ -94,7 +91,7 @@ def _epoch(
     if align is not Align.NONE and len({len(story) for story in reading}) > 1:
         raise Given(f"ranks had {[len(story) for story in reading]} batches of epoch {epoch}")
     drop_last = any(program.drop_last for program in world.schedule.programs)
-    if align is Align.PAD or (align is Align.NONE and not drop_last):
+    if align is Align.NONE and not drop_last:
         if missing := rows - seen.keys():
             raise Given(f"rows were not given in epoch {epoch}: {sorted(missing)}")
 

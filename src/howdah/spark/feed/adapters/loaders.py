@@ -96,8 +96,8 @@ class Loaders(PassSource):
 
         Args:
             sharding: a `jax.sharding.Sharding` of the batch. Where it spans processes, each gives
-                ``size`` rows of its own: the arrays have those of all (with ``align`` "drop" or "pad"
-                and ``drop_last``, so that all processes have as many). None: the default device.
+                ``size`` rows of its own: the arrays have those of all (with ``align`` "drop" and
+                ``drop_last``, so that all processes have as many). None: the default device.
 
         Raises:
             ValueError: a number is below 0.

@@ -56,7 +56,7 @@ def dataset(
     def batches() -> Iterator[Any]:
         for batch in feed.passes(asked, per_epoch):
             values = {
-                name: _parts(values) if name in ragged else tensors(values, name, ready)
+                name: _parts(values, name) if name in ragged else tensors(values, name, ready)
                 for name, values in batch.items()
             }
             yield values if ragged else given(values, columns, label)
@@ -112,11 +112,15 @@ def _ragged_spec(values: Any) -> Any:
     return (tf.TensorSpec([None], tf.as_dtype(first.dtype)), tf.TensorSpec([None], tf.int64))
 
 
-def _parts(rows: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Values and row lengths; a null row is empty."""
-    lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
-    there = [row for row in rows if row is not None]
-    return np.concatenate(there) if there else np.empty(0), lengths
+def _parts(rows: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Values and row lengths."""
+    if any(row is None or np.ma.is_masked(row) for row in rows):
+        raise FeedError(
+            f"The column {name!r} has nulls, or lists with nulls, which ragged tensors cannot hold: fill "
+            "or drop them (df.fillna, df.dropna)"
+        )
+    lengths = np.array([len(row) for row in rows], np.int64)
+    return np.concatenate(rows), lengths
 
 
 def _spec(values: Any, rows: int | None, name: str) -> Any:

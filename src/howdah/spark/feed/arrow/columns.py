@@ -34,6 +34,9 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.arrow import spark_structs
 from howdah.spark.feed.arrow.arrays import is_binary, is_list, lengths, objects
 
+FILL = "fill them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
+"""What to do about nulls that an array of numbers cannot hold."""
+
 Shapes = Mapping[str, Sequence[int] | None]
 """Shape of one row of a column; None: rows differ."""
 
@@ -133,11 +136,11 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return parts[0]
     if isinstance(parts[0], dict):
         return {key: concatenated([part[key] for part in parts]) for key in parts[0]}
-    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
-        return np.ma.concatenate(parts)
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) > 1 or len({part.dtype == object for part in parts}) > 1:
         return objects([row for part in parts for row in part])
+    if any(isinstance(part, np.ma.MaskedArray) for part in parts):
+        return np.ma.concatenate(parts)
     return np.concatenate(parts)
 
 
@@ -167,16 +170,16 @@ def tensors(values: Any, name: str, make: Callable[[np.ndarray, str], Any]) -> A
     in the column's own unit.
 
     Raises:
-        FeedError: there are nulls among numbers.
+        FeedError: there are nulls among numbers or times.
     """
     if isinstance(values, dict):
         return {key: tensors(value, f"{name}.{key}", make) for key, value in values.items()}
-    if isinstance(values, np.ma.MaskedArray):
+    times = values.dtype.kind in "mM"
+    if isinstance(values, np.ma.MaskedArray) or (times and np.isnat(values).any()):
         raise FeedError(
-            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: fill "
-            "them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
+            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: {FILL}"
         )
-    return make(values.astype(np.int64) if values.dtype.kind in "mM" else values, name)
+    return make(values.astype(np.int64) if times else values, name)
 
 
 def _numbers(column: pa.Array) -> np.ndarray:

@@ -114,6 +114,8 @@ class RunFailure(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     trace: str
     generation: int
+    sent: bytes = b""
+    """See `howdah.spark.feed.messages.Broken`."""
     after_loss: bool = False
     """Another rank's process had been gone before: this one may only have noticed it."""
 
@@ -293,6 +295,7 @@ class ControlServer:
                         rank=rank,
                         error=message.error,
                         trace=message.trace,
+                        sent=message.sent,
                         generation=trainer.endpoint.generation,
                         after_loss=self._lost(),
                     )

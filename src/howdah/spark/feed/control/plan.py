@@ -19,8 +19,6 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     batches: int = 0
     final: bool = False
     """The epoch ends after them."""
-    empty: tuple[int, ...] = ()
-    """Ranks that have nothing to pad with, though others have batches."""
 
 
 def enough(align: Align, stopped: Set[int], ranks: Set[int]) -> bool:
@@ -33,7 +31,7 @@ def enough(align: Align, stopped: Set[int], ranks: Set[int]) -> bool:
     return bool(stopped) and (align is not Align.NONE or stopped >= ranks)
 
 
-def allowance(align: Align, ranks: Sequence[int], available: Mapping[int, Available]) -> Allowance:
+def allowance(ranks: Sequence[int], available: Mapping[int, Available]) -> Allowance:
     """What the ranks may hand out, from what each has said it holds of the epoch.
 
     A batch may be handed out when every rank can have one of that number. It never shrinks as more
@@ -42,20 +40,10 @@ def allowance(align: Align, ranks: Sequence[int], available: Mapping[int, Availa
     known = [available[rank] for rank in ranks if rank in available]
     if not ranks or len(known) < len(ranks):
         return Allowance()
-    final = all(each.final for each in known)
     poorest = min(each.batches for each in known)
-    if align is not Align.PAD:
-        # A rank that knows its end is the limit, whatever the others may still get.
-        ended = [each.batches for each in known if each.final]
-        return Allowance(batches=poorest, final=final or (bool(ended) and min(ended) <= poorest))
-    richest = max(each.batches for each in known)
-    if final:
-        empty = tuple(rank for rank in ranks if available[rank].batches == 0) if richest else ()
-        return Allowance(batches=richest, final=True, empty=empty)
-    growing = [each.batches for each in known if not each.final]
-    nothing = any(each.final and each.batches == 0 for each in known)
-    # Who has all its rows pads as far as the others get; with nothing it cannot.
-    return Allowance(batches=0 if nothing else min(growing))
+    # A rank that knows its end is the limit, whatever the others may still get.
+    ended = [each.batches for each in known if each.final]
+    return Allowance(batches=poorest, final=bool(ended) and min(ended) <= poorest)
 
 
 # -- positions ------------------------------------------------------------------------------------
@@ -162,10 +150,10 @@ def preference(
     return [each.endpoint.rank for each in sorted(loads, key=key)]
 
 
-def steps(align: Align, rows: int, ranks: int, size: int, *, drop_last: bool) -> int:
+def steps(rows: int, ranks: int, size: int, *, drop_last: bool) -> int:
     """About how many batches each rank has of an epoch: the shares of ranks differ a little."""
-    share = -(-rows // ranks) if align is Align.PAD else rows // ranks
-    return share // size if drop_last and align is not Align.PAD else -(-share // size)
+    share = rows // ranks
+    return share // size if drop_last else -(-share // size)
 
 
 # -- sizes ----------------------------------------------------------------------------------------

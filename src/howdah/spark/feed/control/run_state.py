@@ -255,7 +255,7 @@ class RunState:
         ranks = [rank for rank in sorted(self.readers or ()) if self.takes(rank, number)]
         if epoch.allowed.final or not ranks:
             return None
-        now = allowance(self.options.align, ranks, epoch.available)
+        now = allowance(ranks, epoch.available)
         if now == epoch.allowed:
             return None
         epoch.allowed = now
