@@ -116,7 +116,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
     """
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(planning.expand(loaded.job), job_id)
-    notes = checks.check(loaded, job, backend) + checks.refused_here(loaded, backend)
+    notes = checks.check(loaded, job, backend, probe=False) + checks.refused_here(loaded, backend)
     plan = planning.plan(job, job_id)
     directory = JobDirectory(base_folder(job.store) / job_id)
     meta = JobMeta(
