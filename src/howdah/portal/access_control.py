@@ -13,11 +13,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.web.masking import Mask, mask_of
 from howdah.coordinator.web.security import SAFE_METHODS, Gate, Proof, Refusal, is_same_origin
-from howdah.spec.model import Acl, Job
-from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.wire.messages import WebAddress
+from howdah.spec.model import Acl
 
 NAME_MAX = 256
 GROUPS_MAX = 500
@@ -152,29 +149,3 @@ class TeamGate(Gate):
                 f"{headers.get('host', '')[:100]!r}",
             )
         return Proof.READER
-
-
-class _Secrets:
-    """What a job keeps to itself, as far as its directory tells."""
-
-    def __init__(self, directory: JobDirectory) -> None:
-        self._job = directory.job()
-        try:
-            self.token = directory.token()
-        except StorageError:
-            self.token = ""
-
-    def job(self) -> Job:
-        return self._job
-
-    def web_targets(self) -> dict[str, WebAddress]:
-        return {}
-
-
-def mask_of_directory(directory: JobDirectory) -> Mask:
-    """What is hidden of a job, wherever it turns up.
-
-    Raises:
-        StorageError: its job file cannot be read, so that is not known.
-    """
-    return mask_of(_Secrets(directory))

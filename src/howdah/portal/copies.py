@@ -20,7 +20,7 @@ from typing import Protocol
 
 import msgspec
 
-from howdah.portal.access_control import JobAcl, mask_of_directory
+from howdah.portal.access_control import JobAcl
 from howdah.portal.index import SETTLED_NS
 from howdah.portal.rows import Row
 from howdah.storage.copies import local_copy
@@ -199,8 +199,7 @@ class Copies:
         self._next = time.monotonic() + self._store.pause_s
 
     def share(self, row: Row) -> tuple[Row, JobAcl]:
-        """The job as others may be shown it, and who they are. What the job keeps to itself
-        (`howdah.coordinator.web.masking`) is hidden."""
+        """The job as others may be shown it, and who they are."""
         directory = own(JobDirectory(self.base / row.job_id))
         try:
             owner = local_copy.origin_of(directory.path).owner
@@ -208,17 +207,6 @@ class Copies:
             return row, JobAcl()
         row = msgspec.structs.replace(row, user=owner)
         try:
-            job = directory.job()
-            mask = mask_of_directory(directory)
+            return row, JobAcl(owner=owner, acl=directory.job().acl)
         except StorageError:
             return row, JobAcl(owner=owner)
-
-        def hide(text: str) -> str:
-            return mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
-
-        hidden = {
-            name: hide(getattr(row, name))
-            for name in ("name", "reason", "queue", "cause", "framework")
-        }
-        tags = tuple(map(hide, row.tags))
-        return msgspec.structs.replace(row, tags=tags, **hidden), JobAcl(owner=owner, acl=job.acl)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from howdah.backends import registry, support
 from howdah.backends.registry import LOCAL
 from howdah.client.errors import BadInput
-from howdah.client.submission import scripts, stores
+from howdah.client.submission import scripts, secret_values, stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.plugins import not_known
 from howdah.spec import site
@@ -21,10 +21,18 @@ from howdah.spec.urls import url_problem
 from howdah.storage.jobdir import base_folder, may_be_made
 
 
-def check(loaded: LoadedJob, job: Job, backend: str, *, probe: bool = True) -> tuple[str, ...]:
+def check(
+    loaded: LoadedJob,
+    job: Job,
+    backend: str,
+    *,
+    probe: bool = True,
+    earlier: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Refuse a job that the backend would not run as its file says, or whose parts are missing.
 
-    ``job`` is the loaded one with its id put in. Without ``probe`` nothing but this machine is asked.
+    ``job`` is the loaded one with its id put in. Without ``probe`` nothing but this machine is
+    asked. ``earlier`` are values of ``[secrets]`` that an earlier run had.
 
     Returns:
         What a user should know all the same, a line each.
@@ -38,7 +46,8 @@ def check(loaded: LoadedJob, job: Job, backend: str, *, probe: bool = True) -> t
     site_file = site.find(os.environ)
     found, notes = support.look(loaded, backend, str(site_file) if site_file else None)
     unwritable, more = stores.look(loaded, job, backend, probe=probe)
-    problems = [*found, *_missing(loaded, backend), *unwritable]
+    _, unset = secret_values.look(loaded, earlier)
+    problems = [*found, *_missing(loaded, backend), *unset, *unwritable]
     if problems:
         raise JobFileError(problems)
     return (
