@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.files import write_private
+from howdah.storage.files import read_regular, write_private
 
 FILE = "variables.json"
 
@@ -30,6 +30,6 @@ def read(folder: Path) -> dict[str, str]:
         msgspec.DecodeError: it is damaged.
     """
     try:
-        return msgspec.json.decode((folder / FILE).read_bytes(), type=dict[str, str])
+        return msgspec.json.decode(read_regular(folder / FILE), type=dict[str, str])
     except FileNotFoundError:
         return {}

@@ -105,6 +105,17 @@ def headers_of(raw: RawHeaders) -> dict[str, str]:
     return found
 
 
+def _twice(raw: RawHeaders, names: Collection[str]) -> str:
+    """A header of these names, in lower case, that is there more than once; else ""."""
+    seen: set[str] = set()
+    for name_bytes, _ in raw:
+        name = name_bytes.decode("latin-1").lower()
+        if name in names and name in seen:
+            return name
+        seen.add(name)
+    return ""
+
+
 def host_name(host: str) -> str:
     """The name or address in a ``Host`` value, without its port, in lower case; empty if wrong."""
     found = _HOST.fullmatch(host)
@@ -245,6 +256,8 @@ class Gate:
         proofs: str = PROOFS,
     ) -> None:
         self._proofs = proofs
+        self.once: frozenset[str] = frozenset()
+        """Headers by which somebody is known: of two of one name, one may be their own."""
         view = source.view()
         self.source = source
         self.clock = clock
@@ -361,6 +374,8 @@ class GateMiddleware:
             await send(message)
 
         try:
+            if self._gate.once and (twice := _twice(scope["headers"], self._gate.once)):
+                raise Refusal(400, f"the request has the header {twice} twice")
             if "content-length" in headers and "transfer-encoding" in headers:
                 # Two lengths: a proxy in between may have believed the other one.
                 raise Refusal(400, "the request has two lengths")
