@@ -90,6 +90,8 @@ also those from the environment, are written to the job's `job.json`, which only
 `[secrets]` names variables whose values are for the programs and nobody else:
 
 ```toml
+command = "python train.py"
+[roles.worker]
 [secrets]
 HF_TOKEN = "${{env:HF_TOKEN}}"           # a variable where you submit the job
 DB_PASSWORD = "${{file:~/.db-password}}" # a file's text without its last line break

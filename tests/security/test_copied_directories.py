@@ -74,7 +74,7 @@ def test_a_pipe_among_the_ends_of_coordinators_is_passed_over(directory: JobDire
 @pytest.mark.parametrize(
     "tasks",
     [
-        "[" * 100_000,
+        '[], "more": ' + "[" * 100_000,
         '[{"task":"../..:0","role":"../..","index":0,"state":"running","attempt":1,"generation":1}]',
     ],
     ids=["nested", "leads elsewhere"],
