@@ -51,7 +51,7 @@ def test_no_environment_is_taken_from_a_cache_that_others_can_change(exposed: Pa
         lambda cache: cache.outdate_folder("environment"),
         lambda cache: cache.sweep(),
     ):
-        with pytest.raises(PackingError, match="somebody else's.*XDG_CACHE_HOME"):
+        with pytest.raises(PackingError, match="so that .*XDG_CACHE_HOME"):
             use(Cache(exposed))
 
 

@@ -174,7 +174,8 @@ def _archives() -> Iterator[DoctorFinding]:
         yield problem(
             "archives",
             f"{why}: somebody else could put programs there",
-            f"remove {folder}, set XDG_CACHE_HOME to a folder of your own, or {ownership.REMEDY}",
+            f"remove {folder}, or set XDG_CACHE_HOME to a folder of your own; of a folder above, "
+            f"{ownership.REMEDY}",
         )
 
 

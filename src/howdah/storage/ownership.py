@@ -88,12 +88,15 @@ def make_own_folder(folder: Path) -> None:
         PermissionError: somebody else could write to it, or put another one in its place.
         OSError: it cannot be made.
     """
-    if why := exposed(folder):
-        raise PermissionError(
-            errno.EPERM,
-            f"{why}, so that what is in it may be somebody else's. Remove it if that may be; {REMEDY}",
-            str(folder),
+    if why := owner_problem(Path(os.path.realpath(folder))):
+        why += (
+            ", so that what is in it may be somebody else's: remove it, or `chmod go-w` it if you know it for "
+            "your own"
         )
+    elif why := replaceable(folder):
+        why += f", so that they could put another folder in its place; {REMEDY}"
+    if why:
+        raise PermissionError(errno.EPERM, why, str(folder))
     make_private_folder(folder)
 
 
