@@ -75,7 +75,7 @@ beside them has, in Prometheus' text format, the number of jobs by state, and up
 **`howdah portal`** answers only its [reverse proxy](../guides/portal-team.md). Any other address gets 403, and a request
 in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
 with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible (`notebooks` and `rerun` are a 403), for users whom the job
-allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
+allows it; others who see the job get 403. Of `[env]` everyone sees the names only, also the
 job's owner. Answers about a running job come live from its coordinator. If the portal cannot reach the coordinator, they
 come from the job directory, and `stream` ends at once; ask again, or ask `changes`. `jobs/<job id>/proxy/<task>/` leads
 to the page of a task at the job's own host name, if the portal has a `--pages-url`; otherwise it is a 404.

@@ -85,6 +85,24 @@ Everything else with a dollar sign is left to the shell that runs the command, s
 that is one variable and nothing else may stand for a number or a switch: `instances = "${{env:WORKERS}}"`. All values,
 also those from the environment, are written to the job's `job.json`, which only its owner can read.
 
+### Secrets
+
+`[secrets]` names variables whose values are for the programs and nobody else:
+
+```toml
+command = "python train.py"
+[roles.worker]
+[secrets]
+HF_TOKEN = "${{env:HF_TOKEN}}"           # a variable where you submit the job
+DB_PASSWORD = "${{file:~/.db-password}}" # a file's text without its last line break
+```
+
+`secrets = ["HF_TOKEN", "WANDB_API_KEY"]`, above all tables, takes variables of the same names. Howdah reads the values when
+you submit and keeps them in the job directory's `secrets` folder, which only you can read. `job.json`, the job page, dry
+runs, comparisons and Howdah's own logs have the references only. A value written into the job file is refused.
+`howdah rerun` reads the values again; for one that is not there any more, it takes the earlier job's. What a program
+prints is not searched for them. Values of `[env]` are shown to you; other people who may look at the job see the names only.
+
 ### On the command line
 
 `--set roles.worker.instances=4` overrides a value of the file. You can use `--set` any number of times. A value that is

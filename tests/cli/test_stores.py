@@ -85,6 +85,6 @@ def test_a_store_that_this_machine_cannot_reach_refuses_no_job_of_a_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = str(job_file(tmp_path, "checkpoint", "hdfs://127.0.0.1:1/checkpoints"))
-    assert "no active NameNode" in howdah("check", file, code=2).told
+    assert "no active NameNode" in howdah("check", "--probe", file, code=2).told
     monkeypatch.setenv("HOWDAH_BACKEND", "yarn")
-    assert "could not be tried from this machine: " in howdah("check", file).text
+    assert "could not be tried from this machine: " in howdah("check", "--probe", file).text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import secrets
 import socket
@@ -29,10 +30,11 @@ class Place:
         self.hdfs = Hdfs(cluster.default_fs, conf_dir=str(cluster.conf_dir))
         self.folder = f"/packing-{secrets.token_hex(6)}"
         self.url = f"{cluster.default_fs}{self.folder}"
+        self.user = getpass.getuser()
 
     def store(self) -> ArchiveStore:
         """As a client that has just been started has it."""
-        return ArchiveStore(lambda _url: self.hdfs, self.url)
+        return ArchiveStore(lambda _url: self.hdfs, self.url, user=self.user)
 
     def names(self) -> set[str]:
         return {status.name for status in self.hdfs.list(f"{self.folder}/.howdah/cache")}
@@ -153,7 +155,7 @@ def test_a_name_node_that_is_down_is_waited_for_once(tmp_path: Path) -> None:
             return super().list(place, recursive=recursive)
 
     counted = Counted(f"hdfs://127.0.0.1:{port}")
-    store = ArchiveStore(lambda _url: counted, "/user/ann")
+    store = ArchiveStore(lambda _url: counted, "/user/ann", user="ann")
     with ThreadPoolExecutor(4) as pool:
         packed = [archive(tmp_path, bytes([number])) for number in range(4)]
         uploading = [pool.submit(store.ensure, each) for each in packed]

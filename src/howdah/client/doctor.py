@@ -24,7 +24,7 @@ from howdah.backends.local import processes, runtime_paths
 from howdah.client.lookup.site import running, site_of
 from howdah.client.submission.begin import backend_of_site
 from howdah.frameworks import registry as frameworks
-from howdah.packing.archives import PackingError
+from howdah.packing.archives import PackingError, cache_folder
 from howdah.packing.python import uv
 from howdah.spec import site
 from howdah.spec.model import Network
@@ -64,6 +64,7 @@ def examine(store: str | None = None) -> Iterator[DoctorFinding]:
         _machine,
         _site_file,
         lambda: _jobs_folder(store),
+        _archives,
         _sockets,
         _network,
         _ports,
@@ -165,6 +166,17 @@ def _jobs_folder(store: str | None) -> Iterator[DoctorFinding]:
         yield warning("job directories", text, "make room, or set HOWDAH_HOME to a larger disk")
     else:
         yield fine("job directories", text)
+
+
+def _archives() -> Iterator[DoctorFinding]:
+    folder = cache_folder()
+    if why := ownership.exposed(folder):
+        yield problem(
+            "archives",
+            f"{why}: somebody else could put programs there",
+            f"remove {folder}, or set XDG_CACHE_HOME to a folder of your own; of a folder above, "
+            f"{ownership.REMEDY}",
+        )
 
 
 def _sockets() -> Iterator[DoctorFinding]:

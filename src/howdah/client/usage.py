@@ -23,8 +23,7 @@ from howdah.client.lookup.states import UNREADABLE, state
 from howdah.frameworks import planning
 from howdah.frameworks.registry import UnknownFramework
 from howdah.spec.model import Job
-from howdah.storage import journal, layout
-from howdah.storage.files import make_private_folder
+from howdah.storage import journal, layout, ownership
 from howdah.storage.hdfs import is_hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
 from howdah.storage.layout import JobMeta
@@ -190,7 +189,7 @@ class _Known:
         name = hashlib.sha256(os.fsencode(base)).hexdigest()[:16]
         path = folder / f"usage-{name}-{VERSION}.sqlite"
         try:
-            make_private_folder(folder)
+            ownership.make_own_folder(folder)
             flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
             os.close(os.open(path, flags, 0o600))
             self._database = sqlite3.connect(path, check_same_thread=False, timeout=1.0)

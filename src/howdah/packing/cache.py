@@ -5,6 +5,7 @@ archives; ``folders/<key>`` are what jobs of this machine use as folders. The ke
 change, versions), so that packing the same again costs a look at the inputs and nothing more. An
 archive that is not, to the time of its last change, what was written is made anew.
 
+Jobs run programs from there, so nobody else may be able to change it (`howdah.storage.ownership`).
 Processes exclude each other by a lock for each key; everything appears by a rename. Archives that
 have not been used for longest go when there are more than `LIMIT` bytes of them.
 """
@@ -24,6 +25,8 @@ import msgspec
 
 from howdah.packing import tarball
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, SizeRow
+from howdah.storage import ownership
+from howdah.storage.files import make_private_folder
 
 LIMIT = 10 * 10**9
 """Bytes of archives that are kept; what was used within the last hour is kept anyway."""
@@ -52,7 +55,11 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 class Cache:
-    """The cache in one folder; made when something is put in."""
+    """The cache in one folder.
+
+    Raises:
+        PackingError: the folder cannot be made, or somebody else could put programs there.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,6 +67,10 @@ class Cache:
         self._folders = folder / "folders"
         self._index = folder / "index"
         self._locks = folder / "locks"
+        try:
+            ownership.make_own_folder(folder)
+        except OSError as error:
+            raise self._in_words(error) from error
 
     def get(
         self,
@@ -152,7 +163,7 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, name: str) -> Iterator[None]:
         """Alone among all processes that use this cache."""
-        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._locks.mkdir(mode=0o700, exist_ok=True)
         with (self._locks / name).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -162,7 +173,7 @@ class Cache:
         """A folder for the time of making something."""
         self.sweep()
         folder = self.folder / "scratch" / secrets.token_hex(8)
-        folder.mkdir(mode=0o700, parents=True)
+        make_private_folder(folder)
         try:
             yield folder
         finally:
@@ -226,7 +237,7 @@ class Cache:
 
     def _make(self, key: str, make: Callable[[Path], Archive]) -> Archive:
         for folder in (self.archives, self._index):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, exist_ok=True)
         with self.scratch() as scratch:
             archive = make(scratch)
             assert archive.path is not None

@@ -16,6 +16,7 @@ from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
 from howdah.packing.ignore_rules import only_caches
+from howdah.storage.urls import file_system
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
@@ -165,9 +166,7 @@ def fetched(
         PackingError: it cannot be brought.
     """
     with _in_words(url):
-        from fsspec.core import url_to_fs
-
-        fs, path = url_to_fs(url)
+        fs, path = file_system(url, written=False)
         version = _version(fs, path)
 
     def make(scratch: Path) -> Archive:

@@ -15,6 +15,7 @@ from howdah.packing.files import FilesLine, fetched, is_url, path_of, understand
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.packing.unpacking import unpack
 from howdah.spec.model import Job
+from howdah.storage.urls import file_system
 
 _PYTHON = "bin/python"
 
@@ -154,10 +155,8 @@ def _unzip(path: Path, target: Path) -> None:
 
 def _inside(url: str) -> list[str] | None:
     """URLs of the files in a folder; None if it is none."""
-    from fsspec.core import url_to_fs
-
     try:
-        fs, root = url_to_fs(url)
+        fs, root = file_system(url, written=False)
         if not fs.isdir(root):
             return None
         found = [entry["name"] for entry in fs.ls(root, detail=True) if entry["type"] == "file"]

@@ -4,10 +4,14 @@
 whole, by a rename, and never changes afterwards: YARN compares size and time of change of what it
 brings to a node with what it was told. Beside each file an empty ``<name>.used`` has the time of its
 last use, to the day, for those who clean up.
+
+Jobs run what is in the archives, so the folder is taken only if it is the user's and nobody else may write to
+it, and an archive only if it is the user's. Not guaranteed: whose the folders above are is not looked at.
 """
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import threading
 import time
@@ -49,11 +53,14 @@ class ArchiveStore:
         file_system: Callable[[str], Hdfs],
         base_url: str,
         whole: Callable[[str], str] = lambda url: url,
+        *,
+        user: str,
     ) -> None:
         """``file_system`` gives that of a URL on HDFS, ``whole`` the URL on HDFS of what a job file names by
-        another one."""
+        another one; ``user`` is the user's name there."""
         self._file_system = file_system
         self._whole = whole
+        self._user = user
         self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs: Hdfs = file_system(base_url)
         self._seen: dict[str, HdfsStat] | None = None
@@ -68,12 +75,13 @@ class ArchiveStore:
         """The archive if it is there already.
 
         Raises:
+            PackingError: the folder may have been filled by somebody else.
             OSError: HDFS does not answer, or denies it.
         """
         if archive.url is not None:
             return self._elsewhere(archive.url)
         status = self._files().get(archive.name)
-        if status is None or status.size != archive.size:
+        if status is None or (status.size, status.owner) != (archive.size, self._user):
             return None
         return Uploaded(
             url=self.url(archive), size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0
@@ -83,7 +91,8 @@ class ArchiveStore:
         """The archive on the cluster, uploaded if it is not there yet.
 
         Raises:
-            PackingError: the local archive is damaged; it is removed and made anew the next time.
+            PackingError: the local archive is damaged; it is removed and made anew the next time. Or
+                somebody else may have filled the folder.
             OSError: HDFS does not take it, with what to do.
         """
         found = self.find(archive)
@@ -178,7 +187,7 @@ class ArchiveStore:
                 path,
                 f"{self.folder}/{archive.name}",
                 lambda done, total: progress(what, done, total),
-                overwrite=archive.name in self._files(),  # of another size, so damaged
+                overwrite=archive.name in self._files(),  # damaged, or somebody else's
             )
         except AlreadyThere:
             # Another client was faster: the bytes are the same, their time of change is not.
@@ -190,6 +199,16 @@ class ArchiveStore:
             size=status.size,
             mtime_ms=status.mtime_ms,
             uploaded_bytes=uploaded,
+        )
+
+    def _check_owner(self, folder: HdfsStat) -> None:
+        if folder.owner == self._user and not folder.permission & 0o022:
+            return
+        raise PackingError(
+            f"The archives in {self.folder} can't be trusted: {folder.path} belongs to {folder.owner} and has "
+            f"the mode {folder.permission & 0o777:o}, so that somebody else than {self._user} could put programs "
+            f"there that run as you. Remove it, or have it made yours: `hdfs dfs -chown {self._user}` and "
+            "`hdfs dfs -chmod go-w`"
         )
 
     def _note_use(self, name: str) -> None:
@@ -213,5 +232,8 @@ class ArchiveStore:
                 except OSError as error:
                     self._failure = error
                     raise
+                with contextlib.suppress(NotFound):
+                    for folder in (posixpath.dirname(self.folder), self.folder):
+                        self._check_owner(self.hdfs.stat(folder))
                 self._seen = {posixpath.basename(status.path): status for status in found}
             return self._seen

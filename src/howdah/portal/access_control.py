@@ -13,11 +13,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.web.masking import Mask, mask_of
 from howdah.coordinator.web.security import SAFE_METHODS, Gate, Proof, Refusal, is_same_origin
-from howdah.spec.model import Acl, Job
-from howdah.storage.jobdir import JobDirectory, StorageError
-from howdah.wire.messages import WebAddress
+from howdah.spec.model import Acl
 
 NAME_MAX = 256
 GROUPS_MAX = 500
@@ -99,17 +96,17 @@ class Team(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             Refusal: it does not say, or not clearly.
         """
-        name = headers.get(self.user_header.lower(), "").strip()
+        # Not `strip()`: it takes bytes such as A0 for blanks, and another name for this one.
+        name = headers.get(self.user_header.lower(), "").strip(" \t")
         if not name:
             raise Refusal(
                 401,
                 f"the reverse proxy did not say who reads: the header {self.user_header} is missing",
             )
-        # Two headers of that name are joined by a comma: one of them was the reader's own.
         if "," in name or name == ALL or len(name) > NAME_MAX or not name.isprintable():
             raise Refusal(400, f"the header {self.user_header} does not name one user")
         given = "" if self.group_header is None else headers.get(self.group_header.lower(), "")
-        groups = tuple(filter(None, (each.strip() for each in given.split(","))))
+        groups = tuple(filter(None, (each.strip(" \t") for each in given.split(","))))
         if len(groups) > GROUPS_MAX:
             raise Refusal(
                 400, f"the header {self.group_header} names more than {GROUPS_MAX} groups"
@@ -133,6 +130,9 @@ class TeamGate(Gate):
         # Names cannot be bound anew to reach it (rebinding): the proxy's address alone gets in.
         super().__init__(identity, (ALL,), clock)
         self._team = team
+        self.once = frozenset(
+            name.lower() for name in (team.user_header, team.group_header) if name is not None
+        )
         self._is_of_pages = is_of_pages
 
     async def admit(
@@ -152,29 +152,3 @@ class TeamGate(Gate):
                 f"{headers.get('host', '')[:100]!r}",
             )
         return Proof.READER
-
-
-class _Secrets:
-    """What a job keeps to itself, as far as its directory tells."""
-
-    def __init__(self, directory: JobDirectory) -> None:
-        self._job = directory.job()
-        try:
-            self.token = directory.token()
-        except StorageError:
-            self.token = ""
-
-    def job(self) -> Job:
-        return self._job
-
-    def web_targets(self) -> dict[str, WebAddress]:
-        return {}
-
-
-def mask_of_directory(directory: JobDirectory) -> Mask:
-    """What is hidden of a job, wherever it turns up.
-
-    Raises:
-        StorageError: its job file cannot be read, so that is not known.
-    """
-    return mask_of(_Secrets(directory))

@@ -28,7 +28,7 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.portal import openapi, prometheus, query
-from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
+from howdah.portal.access_control import Reader, Team, TeamGate
 from howdah.portal.comparison import MOST, compare_page, read
 from howdah.portal.documents import JobList
 from howdah.portal.index import PAGE_MAX, FoundJobs, JobQuery
@@ -41,7 +41,7 @@ from howdah.portal.starting import commands, notebooks
 from howdah.portal.task_pages.page_origin import PageOrigin
 from howdah.portal.task_pages.server import TaskPages, TaskPagesGate
 from howdah.spec.model import Job
-from howdah.storage.jobdir import NotYours, StorageError
+from howdah.storage.jobdir import NotYours
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import JobView
 
@@ -211,15 +211,7 @@ def create_portal(
         found = [await pages.find(job_id, reader) for job_id in ids]
         now = clock()
         reading = (asyncio.to_thread(read, *each, now) for each in found)
-        response = compare_page(await asyncio.gather(*reading), static.version)
-        if reader is not None:
-            for directory, row in found:
-                try:
-                    mask = await asyncio.to_thread(mask_of_directory, directory)
-                except StorageError as problem:
-                    raise Refusal(404, f"{row.job_id} cannot be read: {problem}") from problem
-                response.body = mask(bytes(response.body))
-        return response
+        return compare_page(await asyncio.gather(*reading), static.version)
 
     async def notebook_page(request: Request) -> Response:
         reader = reader_of(request)

@@ -13,13 +13,14 @@ import os
 import re
 import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
-from howdah.portal.access_control import JobAcl, mask_of_directory
+from howdah.portal.access_control import JobAcl
 from howdah.portal.index import SETTLED_NS
 from howdah.portal.rows import Row
 from howdah.storage.copies import local_copy
@@ -101,6 +102,11 @@ class FolderStore:
         return local_copy.adopt(self._folder / user / job_id, local) is not None
 
 
+def _marked(job_id: str, user: str) -> str:
+    """No longer than a part of a host name may be, and no id (`JOB_ID`), so that nobody can choose it."""
+    return f"{job_id[:46]}_{hashlib.sha256(os.fsencode(f'{user}/{job_id}')).hexdigest()[:16]}"
+
+
 def _folders(folder: Path) -> frozenset[str]:
     with os.scandir(folder) as entries:
         return frozenset(each.name for each in entries if each.is_dir(follow_symlinks=False))
@@ -129,8 +135,8 @@ class Copies:
         except OSError:
             os.close(self._lock)
             raise InUse(f"another portal of this account shows the jobs in {self.place}") from None
-        self._from: dict[str, str] = {}
-        """The user's folder that each known job is in."""
+        self._from: dict[str, tuple[str, str]] = {}
+        """Of each copy, by its name: the user's folder that the job is in, and the job's there."""
         for copy in self.base.iterdir():
             try:
                 origin = local_copy.origin_of(copy)
@@ -139,7 +145,8 @@ class Copies:
             if origin is None or origin.partial:
                 shutil.rmtree(copy, ignore_errors=True)
             else:
-                self._from[copy.name] = origin.folder.split("/")[-2]
+                _, user, job_id = origin.folder.rsplit("/", 2)
+                self._from[copy.name] = user, job_id
         self._next = 0.0
         self.unread: dict[str, str] = {}
         """Folders that cannot be read, and why."""
@@ -150,11 +157,15 @@ class Copies:
 
     def bring(self, ended: Callable[[], bool]) -> None:
         """Copy jobs that are new, remove copies of those that are gone. Stops early once ``ended`` says
-        so."""
+        so.
+
+        Anyone can give a folder of theirs the id of somebody else's job. So each user's is a job of its own:
+        one that is known keeps its id as its name here, others of that id have their user's mark in it.
+        """
         if time.monotonic() < self._next:
             return
         unread: dict[str, str] = {}
-        there: dict[str, set[str]] = {}
+        there: set[tuple[str, str]] = set()
         try:
             users = self._store.users()
         except OSError as error:
@@ -163,37 +174,32 @@ class Copies:
         for user in users:
             try:
                 for job_id in filter(JOB_ID.fullmatch, self._store.jobs_of(user)):
-                    there.setdefault(job_id, set()).add(user)
+                    there.add((user, job_id))
             except OSError as error:
                 # Copies of what cannot be read just now are kept.
                 unread[f"{self.place}/{user}"] = error.strerror or str(error)
-                for job_id, source in self._from.items():
-                    if source == user:
-                        there.setdefault(job_id, set()).add(user)
-        for job_id in [
-            each for each, user in self._from.items() if user not in there.get(each, ())
-        ]:
-            shutil.rmtree(self.base / job_id, ignore_errors=True)
-            del self._from[job_id]
-        for job_id in sorted(there.keys() - self._from.keys()):
+                there.update(source for source in self._from.values() if source[0] == user)
+        for name in [each for each, source in self._from.items() if source not in there]:
+            shutil.rmtree(self.base / name, ignore_errors=True)
+            del self._from[name]
+        with_id = Counter(job_id for _, job_id in there)
+        for user, job_id in sorted(there - set(self._from.values())):
             if ended():
                 return
-            for user in sorted(there[job_id]):
-                try:
-                    if self._store.adopt(user, job_id, self.base / job_id):
-                        self._from[job_id] = user
-                        break
-                except (OSError, StorageError) as error:
-                    unread[f"{self.place}/{user}/{job_id}"] = str(error)
-                    shutil.rmtree(self.base / job_id, ignore_errors=True)
+            name = job_id if with_id[job_id] == 1 else _marked(job_id, user)
+            try:
+                if self._store.adopt(user, job_id, self.base / name):
+                    self._from[name] = user, job_id
+            except (OSError, StorageError) as error:
+                unread[f"{self.place}/{user}/{job_id}"] = str(error)
+                shutil.rmtree(self.base / name, ignore_errors=True)
         for folder in unread.keys() - self.unread.keys():
             log.warning("%s cannot be read: %s", folder, unread[folder])
         self.unread = unread
         self._next = time.monotonic() + self._store.pause_s
 
     def share(self, row: Row) -> tuple[Row, JobAcl]:
-        """The job as others may be shown it, and who they are. What the job keeps to itself
-        (`howdah.coordinator.web.masking`) is hidden."""
+        """The job as others may be shown it, and who they are."""
         directory = own(JobDirectory(self.base / row.job_id))
         try:
             owner = local_copy.origin_of(directory.path).owner
@@ -201,17 +207,6 @@ class Copies:
             return row, JobAcl()
         row = msgspec.structs.replace(row, user=owner)
         try:
-            job = directory.job()
-            mask = mask_of_directory(directory)
+            return row, JobAcl(owner=owner, acl=directory.job().acl)
         except StorageError:
             return row, JobAcl(owner=owner)
-
-        def hide(text: str) -> str:
-            return mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
-
-        hidden = {
-            name: hide(getattr(row, name))
-            for name in ("name", "reason", "queue", "cause", "framework")
-        }
-        tags = tuple(map(hide, row.tags))
-        return msgspec.structs.replace(row, tags=tags, **hidden), JobAcl(owner=owner, acl=job.acl)

@@ -33,7 +33,6 @@ from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.api import json_body, stop_request
 from howdah.coordinator.web.app import TASK_PAGE, PageFrame, job_page, job_routes, notice
 from howdah.coordinator.web.documents import StopAnswer
-from howdah.coordinator.web.masking import masked
 from howdah.coordinator.web.security import (
     MAY_STOP,
     PROXY_ROOT,
@@ -45,7 +44,7 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.portal import live_answers
-from howdah.portal.access_control import MYSELF, Reader, Team, mask_of_directory
+from howdah.portal.access_control import MYSELF, Reader, Team
 from howdah.portal.comparison import differences
 from howdah.portal.documents import RerunRequest, SinceBefore
 from howdah.portal.jobs import Jobs
@@ -140,7 +139,7 @@ class JobPages:
         reader = None if self._team is None else self._team.reader(headers_of(scope["headers"]))
         directory, row = await self.find(job_id, reader)
         if reader is not None:
-            send = await self._shared(directory, path, reader, scope, send)
+            await self._check_reader(directory, path, reader, scope)
         # A running job's are at its own address, for whoever has its token.
         is_own = reader is None and (not row.ended or self._origin is None)
         if path.startswith(PROXY_ROOT) and not is_own:
@@ -196,10 +195,10 @@ class JobPages:
             raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
         return found
 
-    async def _shared(
-        self, directory: JobDirectory, path: str, reader: Reader, scope: Scope, send: Send
-    ) -> Send:
-        """Refuse what a reader may not do; ``send`` that hides what the job keeps to itself."""
+    async def _check_reader(
+        self, directory: JobDirectory, path: str, reader: Reader, scope: Scope
+    ) -> None:
+        """Refuse what a reader may not do."""
         allowed = await asyncio.to_thread(self._jobs.index.may_stop, [directory.job_id], reader)
         scope[MAY_STOP] = may_stop = directory.job_id in allowed
         if scope["method"] not in SAFE_METHODS:
@@ -213,11 +212,6 @@ class JobPages:
                     f"{reader.name} may not stop {directory.job_id}; its owner can say so in the job "
                     "file: [acl] modify = [...] or modify-groups = [...]",
                 )
-        try:
-            mask = await asyncio.to_thread(mask_of_directory, directory)
-        except StorageError as problem:
-            raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
-        return masked(send, mask)
 
     async def _advice(self, directory: JobDirectory, *, ended: bool) -> Response:
         """What the job wasted, as ``howdah advice`` says it."""
@@ -244,10 +238,9 @@ class JobPages:
                 return msgspec.json.encode(SinceBefore())
             earlier = JobDirectory(self._jobs.base / before.job_id)
             found, same = differences((earlier.job(), directory.job()))
-            answer = msgspec.json.encode(
+            return msgspec.json.encode(
                 SinceBefore(job_id=before.job_id, differences=tuple(found), same=same)
             )
-            return answer if reader is None else mask_of_directory(earlier)(answer)
 
         try:
             answer = await asyncio.to_thread(look)

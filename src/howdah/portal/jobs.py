@@ -13,8 +13,8 @@ from howdah.portal.access_control import Reader
 from howdah.portal.copies import Copies
 from howdah.portal.index import JobIndex
 from howdah.portal.rows import Row, row, row_of, unreadable
-from howdah.storage import layout
-from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage import layout, ownership
+from howdah.storage.jobdir import JobDirectory, NotYours, base_folder
 
 FRESH_S = 1.0
 """A list that is no older is shown as it is."""
@@ -29,8 +29,18 @@ AT_ONCE = 16
 
 
 def list_folder() -> Path:
-    """The folder of what portals keep of jobs: it can be made again."""
-    return base_folder().parent.parent / "portal"
+    """The folder of what portals keep of jobs: it can be made again.
+
+    Raises:
+        NotYours: somebody else could put other jobs there.
+    """
+    folder = base_folder().parent.parent / "portal"
+    if why := ownership.exposed(folder):
+        raise NotYours(
+            f"What portals keep in {folder} can't be trusted: {why}. Set HOWDAH_HOME to a folder of your "
+            f"own, or make that one yours and {ownership.REMEDY}"
+        )
+    return folder
 
 
 class Jobs:

@@ -505,7 +505,14 @@ class Job(_Table, frozen=True, kw_only=True):
     """The Python environment in which the programs run."""
     env: dict[str, str] = {}
     """Environment variables of every program. Values may have any characters. Howdah warns about
-    variables that it sets itself, such as a rank."""
+    variables that it sets itself, such as a rank. They are written to the job directory, and the job's
+    owner sees them on its page: passwords and tokens belong into ``secrets``."""
+    secrets: dict[str, str] | tuple[str, ...] = {}
+    """Environment variables of every program whose values only the programs get: each is
+    ``"${env:NAME}"``, a variable where you submit, or ``"${file:path}"``, a file's text without its last
+    line break (relative to the job file). A list of names takes variables of the same names. Values are
+    read at submission and kept in the job directory's ``secrets`` folder; the job file, pages, dry runs
+    and Howdah's logs have the references alone."""
     roles: dict[str, Role] = {}
     """The roles by name: chief, worker, ps, evaluator, or whatever you and the framework call
     them."""

@@ -165,7 +165,7 @@ class Problems:
         value = self.table
         for part in path:
             # What an environment holds may be a secret.
-            if part == "env":
+            if part in ("env", "secrets"):
                 return None
             if is_table(value):
                 value = value.get(str(part))

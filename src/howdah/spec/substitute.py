@@ -35,7 +35,12 @@ def in_environment(table: Table, env: Mapping[str, str], problems: Problems) -> 
 
     A value that cannot be made is noted in ``problems``.
     """
-    return _map_text(table, _Environment(env, problems).replace)
+    replace = _Environment(env, problems).replace
+    # Secrets stay references: see `howdah.spec.secrets`.
+    return {
+        key: item if key == "secrets" else _map_text(item, replace, (key,))
+        for key, item in table.items()
+    }
 
 
 class _Environment:

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from howdah.core.messages import Level, Record
-from howdah.storage.files import write_atomically
+from howdah.storage.files import read_regular, write_atomically
+from howdah.wire.decoders import document_decoder
 
 RECORD = "coordinator-died"
 NO_ROOM = 75
@@ -49,7 +50,7 @@ def read(folder: Path) -> list[CoordinatorEnd]:
     found: list[CoordinatorEnd] = []
     for path in folder.glob(f"{_PREFIX}*.json"):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            found.append(msgspec.json.decode(path.read_bytes(), type=CoordinatorEnd))
+            found.append(document_decoder(CoordinatorEnd)(read_regular(path)))
     return sorted(found, key=lambda end: end.time)
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
+LARGEST = 256 << 20
+"""Bytes of a document that is read whole: of a job with 100,000 tasks it has a fifth."""
 
 
 def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
@@ -24,6 +29,35 @@ def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
                 level.mkdir(PRIVATE_FOLDER)
     path.mkdir(mode=PRIVATE_FOLDER, exist_ok=exist_ok)
     path.chmod(PRIVATE_FOLDER)
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading. A pipe would have its reader wait, and a device never end.
+
+    Raises:
+        OSError: it is not there, cannot be read, or is something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no file, but a pipe, device or folder", str(path))
+        return open(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path) -> bytes:
+    """The content of a regular file; as `open_regular`.
+
+    Raises:
+        OSError: it is not there, cannot be read, is something else, or is larger than `LARGEST`.
+    """
+    with open_regular(path) as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST} bytes", str(path))
+    return data
 
 
 def write_private(path: Path, data: bytes) -> None:

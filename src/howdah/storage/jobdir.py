@@ -21,7 +21,7 @@ from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Checkpoint, Job
 from howdah.spec.problems import closest
 from howdah.storage import layout, legacy_names, ownership
-from howdah.storage.files import make_private_folder, write_atomically
+from howdah.storage.files import make_private_folder, read_regular, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.decoders import document_decoder
 from howdah.wire.status import EXIT_CODES, JobView
@@ -151,6 +151,7 @@ class JobDirectory:
 
     def log_path(self, task: Task, attempt: int) -> Path:
         """The attempt's log; see `howdah.storage.logs`."""
+        _check_role(task)
         return self.path / layout.task_log(task.role, task.index, attempt)
 
     def checkpoint_store(self, table: Checkpoint, home: str | None = None) -> str:
@@ -167,10 +168,12 @@ class JobDirectory:
 
     def log_attempts(self, task: Task) -> list[int]:
         """Attempts of the task that have a log, ascending."""
+        _check_role(task)
         folder = self.path / layout.LOGS / f"{task.role}-{task.index}"
         return sorted(int(p.stem) for p in folder.glob("*.log") if p.stem.isdecimal())
 
     def stacks_path(self, task: Task, attempt: int) -> Path:
+        _check_role(task)
         return self.path / layout.STACKS / f"{task.role}-{task.index}-{attempt}.txt"
 
     def container_path(self, container_id: str) -> Path:
@@ -252,7 +255,7 @@ class JobDirectory:
         from howdah.wire import authority
 
         try:
-            return (self.secrets / authority.TOKEN_FILE).read_text("utf-8").strip()
+            return read_regular(self.secrets / authority.TOKEN_FILE).decode("utf-8").strip()
         except OSError as error:
             self.meta()  # says so where the whole directory is gone
             raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error
@@ -266,7 +269,7 @@ class JobDirectory:
         from howdah.wire import authority  # as above
 
         try:
-            return (self.secrets / authority.CONTAINERS_FILE).read_bytes()
+            return read_regular(self.secrets / authority.CONTAINERS_FILE)
         except FileNotFoundError:
             return None
 
@@ -332,11 +335,17 @@ class JobDirectory:
     def _read_if_there(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         path = self.path / name
         try:
-            return decode(path.read_bytes())
+            return decode(read_regular(path))
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise StorageError(f"{path} can't be read: {error}") from error
+
+
+def _check_role(task: Task) -> None:
+    """Journals and final documents may be somebody else's: a role of theirs must lead to no other job."""
+    if "/" in task.role or "\0" in task.role:
+        raise StorageError(f"{task.role!r} is no name of a role")
 
 
 def may_be_made(base: Path) -> bool:

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from howdah.core.messages import AnyEvent, Record
 from howdah.storage import legacy_names
-from howdah.storage.files import sync_folder
+from howdah.storage.files import open_regular, sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024
 CLOSE_S = 10.0
@@ -320,7 +320,7 @@ def _read_segment(path: Path, seq: int | None, *, last: bool) -> Iterator[tuple[
     ``seq`` is the number of the entry before the first, or None where that is not known.
     """
     end = 0
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, line in enumerate(file, 1):
             if last and not line.endswith(b"\n"):
                 return

@@ -6,6 +6,7 @@ in one table, and is looked at only for what this release does not understand as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -13,6 +14,9 @@ import msgspec
 
 from howdah.wire.decoders import document_decoder
 from howdah.wire.status import JobView
+
+_ROLE = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+"""Names of roles are parts of paths."""
 
 
 class Renamed(NamedTuple):
@@ -58,12 +62,20 @@ def view(document: bytes) -> JobView:
         msgspec.DecodeError: it is neither.
     """
     if b'"charged"' not in document:  # every task of the last release has it
-        return document_decoder(JobView)(document)
-    old = msgspec.json.decode(document, type=dict[str, Any])
+        return _view(document)
+    old = document_decoder(dict[str, Any])(document)
     for name in ("failures", "tasks"):
         parts = msgspec.convert(old.get(name, []), list[dict[str, Any]])
         old[name] = [_with_names(part, TABLE[f"JobView.{name}"]) for part in parts]
-    return document_decoder(JobView)(msgspec.json.encode(old))
+    return _view(msgspec.json.encode(old))
+
+
+def _view(document: bytes) -> JobView:
+    found = document_decoder(JobView)(document)
+    for task in found.tasks:
+        if not _ROLE.fullmatch(task.role):
+            raise msgspec.ValidationError(f"{task.role[:100]!r} is no name of a role")
+    return found
 
 
 def _with_names(document: dict[str, Any], renamed: Renamed) -> dict[str, Any]:

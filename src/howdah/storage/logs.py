@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from howdah.storage.files import open_regular
+
 LINE_BYTES = 64 * 1024
 """A segment may grow by this much to end at a line's end."""
 
@@ -249,7 +251,7 @@ class LogTimes:
 
     def _read_on(self) -> None:
         try:
-            with open(self._path, "rb") as file:
+            with open_regular(self._path) as file:
                 file.seek(self._read)
                 data = file.read()
         except OSError:
@@ -320,7 +322,7 @@ def _read(segments: list[_Segment], offset: int, limit: int) -> LogPart:
         return LogPart(end, b"", end)
     place = bisect.bisect_right(segments, offset, key=lambda s: s.start) - 1
     segment = segments[place]
-    with open(segment.path, "rb", buffering=0) as file:
+    with open_regular(segment.path) as file:
         file.seek(offset - segment.start)
         data = file.read(max(limit, 1)) or b""
         if data:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.core.messages import Task
+from howdah.storage.files import open_regular
 from howdah.wire.messages import Sample
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -77,7 +78,7 @@ def read(
 ) -> Iterator[TaskSample]:
     """Samples in the order they were added, of one task or all, taken later than ``since``."""
     for path in _segments(folder):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             for line in file:
                 try:
                     sample = _decoder.decode(line)

@@ -1,18 +1,22 @@
 """Whether a folder is its user's alone, as OpenSSH asks of ``~/.ssh``.
 
-Commands of a job are run from its job directory, so a directory that somebody else has made, or can
-put in the place of one, must never be taken for the user's.
+Commands of a job are run from its job directory, programs from the cache of environments, and sockets
+are trusted by the folder they are in. A directory that somebody else has made, or can put in the place of
+one, must never be taken for the user's.
 
 Not guaranteed: access control lists are not looked at; root may do anything.
 """
 
 from __future__ import annotations
 
+import errno
 import grp
 import os
 import pwd
 import stat
 from pathlib import Path
+
+from howdah.storage.files import make_private_folder
 
 TRUSTED = "HOWDAH_TRUSTED_FOLDER"
 """Environment variable: the user trusts whoever can write to this folder, or to one above it."""
@@ -43,14 +47,15 @@ def exposed(folder: Path) -> str:
     others. Above it a sticky one such as ``/tmp`` may: there everybody replaces their own only.
     Levels that do not exist yet are left out, and so is what the user trusts (`TRUSTED`).
     """
-    real = Path(os.path.realpath(folder))
-    if why := owner_problem(real):
-        return why
+    return owner_problem(Path(os.path.realpath(folder))) or replaceable(folder)
+
+
+def replaceable(folder: Path) -> str:
+    """The same, whatever stands there now: "" if nobody else can put a folder in that place."""
     trusted = os.environ.get(TRUSTED)
-    end = Path(os.path.realpath(trusted)) if trusted else None
-    for level in real.parents:
-        if level == end:
-            break
+    end = os.path.realpath(trusted) if trusted else None
+    # The levels above the folder, and those above what links lead to.
+    for level in _levels(os.path.realpath(folder), end) | _levels(folder.absolute(), end):
         try:
             status = level.stat()
         except FileNotFoundError:
@@ -63,6 +68,36 @@ def exposed(folder: Path) -> str:
             mode = stat.S_IMODE(status.st_mode)
             return f"others may write to {level}, above {folder} (mode {mode:o})"
     return ""
+
+
+def _levels(folder: str | Path, end: str | None) -> dict[Path, None]:
+    """The folders above, nearest first, up to what is trusted."""
+    found: dict[Path, None] = {}
+    for level in Path(folder).parents:
+        if os.path.realpath(level) == end:
+            break
+        found[level] = None
+    return found
+
+
+def make_own_folder(folder: Path) -> None:
+    """Make the folder the user's alone, and the missing ones above it; one that is there is closed to
+    others.
+
+    Raises:
+        PermissionError: somebody else could write to it, or put another one in its place.
+        OSError: it cannot be made.
+    """
+    if why := owner_problem(Path(os.path.realpath(folder))):
+        why += (
+            ", so that what is in it may be somebody else's: remove it, or `chmod go-w` it if you know it for "
+            "your own"
+        )
+    elif why := replaceable(folder):
+        why += f", so that they could put another folder in its place; {REMEDY}"
+    if why:
+        raise PermissionError(errno.EPERM, why, str(folder))
+    make_private_folder(folder)
 
 
 REMEDY = (

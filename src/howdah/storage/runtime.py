@@ -9,12 +9,15 @@ In ``/tmp`` anybody can make a folder, link or file of that name first. Then it 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
+
+from howdah.storage import ownership
 
 VARIABLE = "HOWDAH_RUNTIME_DIR"
 """Environment variable: folder for sockets instead of ``/tmp``."""
@@ -34,9 +37,12 @@ def private_folder(where: Path) -> Path:
     """This user's folder in ``where``, 0700, made if there is none.
 
     Raises:
+        PermissionError: somebody else could replace a folder there.
         OSError: none can be made there.
     """
     usual = where / _name()
+    if why := ownership.replaceable(usual):
+        raise PermissionError(errno.EPERM, f"{why}; {ownership.REMEDY}", str(where))
     while not is_ours(usual):
         try:
             usual.mkdir(mode=0o700)

@@ -19,14 +19,22 @@ _making = threading.Lock()
 
 
 def document_decoder(type: type[T]) -> Callable[[bytes], T]:
-    """What decodes a JSON document of that type."""
+    """What decodes a JSON document of that type. Whatever is wrong with it is a `msgspec.DecodeError`."""
     return _of_documents(type)
 
 
 @cache
 def _of_documents(type: Any) -> Any:
     with _making:
-        return msgspec.json.Decoder(type).decode
+        decode = msgspec.json.Decoder(type).decode
+
+    def decoded(document: bytes) -> Any:
+        try:
+            return decode(document)
+        except RecursionError:
+            raise msgspec.DecodeError("it is nested too deeply") from None
+
+    return decoded
 
 
 @cache

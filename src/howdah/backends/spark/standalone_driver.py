@@ -24,6 +24,7 @@ import msgspec
 from howdah.backends.base import BackendError, Step, Submission
 from howdah.backends.interpreter import python_path
 from howdah.spec.model import Job
+from howdah.storage import ownership
 from howdah.storage.jobdir import JobDirectory, base_folder
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def _redirect_output() -> Path:
     from howdah.backends.local.node.log import log_to
 
     folder = base_folder()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ownership.make_own_folder(folder)
     path = folder / f".spark-{os.getpid()}.log"
     log_to(path)
     no_input()

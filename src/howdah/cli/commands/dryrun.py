@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -33,6 +34,7 @@ from howdah.core.state import TaskData
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
+from howdah.spec.secrets import references
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
@@ -48,7 +50,8 @@ class DryProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     argv: tuple[str, ...]
     environment: dict[str, str]
-    """All of it."""
+    """What Howdah sets of it: the rest is the environment of the machine. Values of ``[secrets]`` are left
+    out."""
     rank: int | None
 
 
@@ -116,7 +119,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
     """
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(planning.expand(loaded.job), job_id)
-    notes = checks.check(loaded, job, backend) + checks.refused_here(loaded, backend)
+    notes = checks.check(loaded, job, backend, probe=False) + checks.refused_here(loaded, backend)
     plan = planning.plan(job, job_id)
     directory = JobDirectory(base_folder(job.store) / job_id)
     meta = JobMeta(
@@ -130,7 +133,8 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         howdah=__version__,
     )
     places = container_paths.places_with(job, directory, meta.source)
-    specs = LaunchSpecs(job, plan, directory, 0.0, places, ContainerSecrets(None))
+    unread = dict.fromkeys(references(job), "(secret)")
+    specs = LaunchSpecs(job, plan, directory, 0.0, places, ContainerSecrets(None), unread)
     specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
@@ -204,12 +208,18 @@ def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) ->
         programs=tuple(
             DryProgram(
                 argv=spec.argv,
-                environment=complete_environment(os.environ, spec.env, additions),
+                environment=_told(spec.env, additions),
                 rank=None if rank is None else rank + number,
             )
             for number, spec in enumerate(start.processes)
         ),
     )
+
+
+def _told(env: Mapping[str, str], additions: Additions) -> dict[str, str]:
+    """The variables that the shell does not bring, with the values that they have in it (PATH is added to)."""
+    whole = complete_environment(os.environ, env, additions)
+    return {name: whole[name] for name in complete_environment({}, env, additions)}
 
 
 def describe(run: DryRun, paint: Paint) -> list[str]:
@@ -238,20 +248,20 @@ def describe(run: DryRun, paint: Paint) -> list[str]:
             own = {
                 name: value
                 for name, value in sorted(program.environment.items())
-                if name not in common and os.environ.get(name) != value
+                if name not in common
             }
             lines += [f"          {name}={value}" for name, value in own.items()]
     return lines
 
 
 def _common(run: DryRun) -> dict[str, str]:
-    """What every program has with the same value, and this process has not."""
+    """What every program is told with the same value."""
     environments = [program.environment for task in run.tasks for program in task.programs]
     first = environments[0] if environments else {}
     return {
         name: value
         for name, value in first.items()
-        if os.environ.get(name) != value and all(e.get(name) == value for e in environments)
+        if all(e.get(name) == value for e in environments)
     }
 
 

@@ -122,8 +122,11 @@ def _template(framework: str) -> str:
 @click.argument("job", required=False, type=click.Path(path_type=Path), default=DEFAULT_FILE)
 @set_option("Override a value of the file before the check; repeatable.")
 @backend_option
+@click.option("--probe", is_flag=True, help="Try stores that are not on this machine too.")
 @json_option
-def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: bool) -> int:
+def check_command(
+    job: Path, overrides: tuple[str, ...], backend: str, probe: bool, as_json: bool
+) -> int:
     """Report every problem of a job file.
 
     JOB is job.toml by default. For each problem you get the file, line, key and value, what is
@@ -133,7 +136,8 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     says; otherwise it is a note. That this machine cannot run the job (too little memory, no GPU, no uv, no
     such Python, program or network interface) is a note too, as the file may be meant for another one. Files that the job names,
     and scripts that its commands start, must exist. The check also tries the stores of checkpoints and outputs: it writes a small file
-    there and removes it. If only the cluster can reach a store, it says so.
+    there and removes it. It contacts no other machine, because a job file may be someone else's; with --probe it tries
+    stores at URLs too. If only the cluster can reach a store, it says so.
 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.
@@ -148,7 +152,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     try:
         loaded = load_file(job, overrides)
         example = substitute_job_id(loaded.job, new_job_id(loaded.job.name))
-        notes = checks.check(loaded, example, backend)
+        notes = checks.check(loaded, example, backend, probe=probe)
         refused = checks.refused_here(loaded, backend)
     except JobFileError as error:
         if not as_json:

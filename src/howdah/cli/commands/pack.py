@@ -162,6 +162,7 @@ def _store(loaded: LoadedJob | None) -> ArchiveStore | None:
         cluster.hdfs,
         base,
         lambda url: staging.whole(url, cluster.configuration),
+        user=cluster.user,
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from howdah.agent import other_launchers
 from howdah.backends import registry, support
 from howdah.backends.registry import LOCAL
 from howdah.client.errors import BadInput
-from howdah.client.submission import scripts, stores
+from howdah.client.submission import scripts, secret_values, stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.plugins import not_known
 from howdah.spec import site
@@ -18,13 +18,22 @@ from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
 from howdah.spec.problems import JobFileError, JobFileProblem, dotted
 from howdah.spec.units import instance_range
+from howdah.spec.urls import url_problem
 from howdah.storage.jobdir import base_folder, may_be_made
 
 
-def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
+def check(
+    loaded: LoadedJob,
+    job: Job,
+    backend: str,
+    *,
+    probe: bool = True,
+    earlier: Mapping[str, str] | None = None,
+) -> tuple[str, ...]:
     """Refuse a job that the backend would not run as its file says, or whose parts are missing.
 
-    ``job`` is the loaded one with its id put in.
+    ``job`` is the loaded one with its id put in. Without ``probe`` nothing but this machine is
+    asked. ``earlier`` are values of ``[secrets]`` that an earlier run had.
 
     Returns:
         What a user should know all the same, a line each.
@@ -37,8 +46,9 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         raise BadInput(f"There is no backend {not_known(backend, names)}")
     site_file = site.find(os.environ)
     found, notes = support.look(loaded, backend, str(site_file) if site_file else None)
-    unwritable, more = stores.look(loaded, job, backend)
-    problems = [*found, *_missing(loaded, backend), *unwritable]
+    unwritable, more = stores.look(loaded, job, backend, probe=probe)
+    _, unset = secret_values.look(loaded, earlier)
+    problems = [*found, *_missing(loaded, backend), *unset, *unwritable]
     if problems:
         raise JobFileError(problems)
     return (
@@ -149,16 +159,22 @@ def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
     if not environment.is_made and not job.files_by_role:
         return  # most jobs: nothing to import
     from howdah.packing.archives import PackingError
-    from howdah.packing.files import is_url, path_of, understand
+    from howdah.packing.files import READY, is_url, path_of, understand
 
     def local(place: str) -> Path | None:
         url = is_url(place.removeprefix("file://"))
         return None if url else path_of(place, loaded.folder)
 
+    def not_taken(place: str) -> str:
+        url = is_url(place) and not place.startswith(READY)
+        return url_problem(place, written=False) if url else ""
+
     for name, (is_there, what) in _PARTS.items():
         place = getattr(environment, name)
         path = local(place) if place is not None else None
-        if path is not None and not is_there(path):
+        if place is not None and (why := not_taken(place)):
+            yield loaded.problem(f"environment.{name}", f"{place[:200]}: {why}")
+        elif path is not None and not is_there(path):
             yield loaded.problem(f"environment.{name}", f"there is no {what} {path}")
     for role, lines in job.files_by_role.items():
         key = dotted(("roles", role, "files") if role else ("files",))
@@ -169,7 +185,9 @@ def _missing(loaded: LoadedJob, backend: str) -> Iterator[JobFileProblem]:
             continue
         for one in wanted:
             path = local(one.place)
-            if path is not None and not path.exists():
+            if why := not_taken(one.place):
+                yield loaded.problem(key, f"{one.place[:200]}: {why}")
+            elif path is not None and not path.exists():
                 yield loaded.problem(key, f"there is no file or folder {path}")
 
 

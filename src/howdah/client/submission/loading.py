@@ -86,9 +86,11 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
         )
     # What was substituted stays as it is; only the job's own id, which could not have been written
     # before the job had it, becomes the new one's.
-    text = msgspec.json.encode(directory.job()).decode()
+    job = directory.job()
+    text = msgspec.json.encode(job).decode()
     text = text.replace("${", "$${").replace(meta.job_id, "${job.id}")
     document: dict[str, Any] = msgspec.json.decode(text)
+    document["secrets"] = msgspec.to_builtins(job.secrets)  # references still
     document["source"] = meta.source
     document.pop("limits", None)  # the site's of that time; today's count
     file = Path(meta.job_file) if meta.job_file else None

@@ -52,8 +52,11 @@ def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[JobFileProblem]]:
     return job, problems
 
 
-def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[JobFileProblem], list[str]]:
-    """Write a small file to each store of the ``job``, which has its id put in, and remove it.
+def look(
+    loaded: LoadedJob, job: Job, backend: str, *, probe: bool = True
+) -> tuple[list[JobFileProblem], list[str]]:
+    """Write a small file to each store of the ``job``, which has its id put in, and remove it. Without
+    ``probe`` to those on this machine alone: a job file that is only looked at may be a stranger's.
 
     Returns:
         The stores that can't be written, and a note on each that could not be tried from here.
@@ -69,6 +72,12 @@ def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[JobFileProblem
             notes.append(
                 f"{store.key}: {shown(store.place)} was not tried: it is a path on the machines "
                 f"of the {backend} backend"
+            )
+            continue
+        if not store.is_path and not probe:
+            notes.append(
+                f"{store.key}: {shown(store.place)} was not tried; `howdah check --probe` and every "
+                "submission do"
             )
             continue
         error = _tried(store.place, job.hadoop.conf)

@@ -11,17 +11,18 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, PerhapsSubmitted, Step
 from howdah.client.errors import Refused
-from howdah.client.submission import checks, stores
+from howdah.client.submission import checks, secret_values, stores
 from howdah.client.submission.begin import begin, default_backend
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
+from howdah.storage import secret_variables
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
@@ -47,6 +48,7 @@ def submit(
     *,
     backend: str | None = None,
     rerun_of: str | None = None,
+    earlier: Mapping[str, str] | None = None,
     populate: Callable[[JobDirectory], None] = lambda directory: None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
@@ -57,6 +59,7 @@ def submit(
         loaded: the job.
         backend: where it is to run; by default `default_backend`.
         rerun_of: the earlier job this one repeats.
+        earlier: its values of ``[secrets]``, for those that are not there any more.
         populate: puts into the new job directory what else the job needs, before anything starts.
         submission: what `begin` gave before the job was loaded, to save its start-up time.
         progress: is told, in this thread, what takes long, and what a user should know although it is
@@ -73,6 +76,7 @@ def submit(
     """
     backend = backend or default_backend()
     submission = submission or begin(backend)
+    earlier = earlier or {}
     try:
         directory = _unused(submission.base(loaded.job), loaded.job.name)
         job = substitute_job_id(expand(loaded.job), directory.job_id)
@@ -89,7 +93,7 @@ def submit(
             submitter=submitter_liveness.submitter(),
         )
 
-        for text in checks.check(loaded, job, backend):
+        for text in checks.check(loaded, job, backend, earlier=earlier):
             progress(Step(note=text))
         job, _ = stores.resolved(loaded, job)
         submission.check(job, loaded)
@@ -99,6 +103,7 @@ def submit(
             from howdah.wire import authority  # the backend starts up while this is imported
 
             authority.create(directory.job_id, directory.secrets)
+            secret_variables.write(directory.secrets, secret_values.take(loaded, earlier))
             submission.go(directory, _unbroken(progress))
         except PerhapsSubmitted:
             raise

@@ -57,6 +57,15 @@ class KeyedAddress(tuple[str, int]):
         return f"({self[0]!r}, {self[1]})"
 
 
+def _is_own(host: str) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
+        try:
+            trial.bind((host, 0))
+        except OSError:
+            return False
+    return True
+
+
 class Reservations:
     """What nodes have said of themselves. Thread-safe."""
 
@@ -238,17 +247,21 @@ class Server(MessageSocket):
             ) from None
 
     def start_listening_socket(self) -> socket.socket:
-        """A listening socket on the first free of `get_server_ports`.
+        """A listening socket on the first free of `get_server_ports`, at `get_server_ip` alone if that
+        is an address of this machine.
 
         Raises:
             OSError: none is free.
         """
         ports = self.get_server_ports()
+        host = self.get_server_ip()
+        if not _is_own(host):  # TFOS_SERVER_HOST may be known to others only, as of a container
+            host = ""
         for port in ports:
             listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             try:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listening.bind(("", port))
+                listening.bind((host, port))
                 listening.listen(128)
             except OSError as error:
                 listening.close()

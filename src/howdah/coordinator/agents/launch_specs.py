@@ -5,7 +5,10 @@ Pure but for the paths of the job directory, which are only put together.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
@@ -24,7 +27,12 @@ from howdah.wire.messages import Mirror, Prepare, Start
 
 
 class LaunchSpecs:
-    """Makes messages and launch files for one job; ``places`` are where its containers find things."""
+    """Makes messages and launch files for one job.
+
+    Args:
+        places: where its containers find things.
+        variables: what ``[secrets]`` stands for.
+    """
 
     def __init__(
         self,
@@ -34,12 +42,14 @@ class LaunchSpecs:
         lease_s: float,
         places: Places,
         secrets: ContainerSecrets,
+        variables: Mapping[str, str] | None = None,
     ) -> None:
         self._job = job
         self._plan = plan
         self._directory = directory
         self._lease_s = lease_s
         self._secrets = secrets
+        self._variables = variables or {}
         self._inside = places
         self._places = programs.ProgramPaths(
             python=places.python,
@@ -113,15 +123,18 @@ class LaunchSpecs:
             task=task,
             attempt=command.attempt,
             generation=topology.generation,
-            processes=programs.programs(
-                self._job,
-                self._plan,
-                topology,
-                task,
-                command.attempt,
-                self._places,
-                answer=command.answer,
-                master=self.master,
+            processes=tuple(
+                msgspec.structs.replace(spec, env={**self._variables, **spec.env})
+                for spec in programs.programs(
+                    self._job,
+                    self._plan,
+                    topology,
+                    task,
+                    command.attempt,
+                    self._places,
+                    answer=command.answer,
+                    master=self.master,
+                )
             ),
             probe=role.join.value,
             peers=self._peers.of(topology, task) if role.join is Join.NETWORK else (),

@@ -28,8 +28,8 @@ from howdah.backends.base import PageReaders
 from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import api, openapi, prometheus, proxy, stream
-from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.page_texts import PACKAGE, environment, texts
+from howdah.coordinator.web.readers import ReadersJob
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     MAY_STOP,

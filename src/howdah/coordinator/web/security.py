@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from howdah.backends.base import BackendError, PageReaders
 from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.web.documents import ErrorAnswer
-from howdah.coordinator.web.masking import mask_of, masked
 from howdah.wire import tickets
 from howdah.wire.tickets import TicketStore
 
@@ -104,6 +103,17 @@ def headers_of(raw: RawHeaders) -> dict[str, str]:
         else:
             found[name] = value
     return found
+
+
+def _twice(raw: RawHeaders, names: Collection[str]) -> str:
+    """A header of these names, in lower case, that is there more than once; else ""."""
+    seen: set[str] = set()
+    for name_bytes, _ in raw:
+        name = name_bytes.decode("latin-1").lower()
+        if name in names and name in seen:
+            return name
+        seen.add(name)
+    return ""
 
 
 def host_name(host: str) -> str:
@@ -246,6 +256,8 @@ class Gate:
         proofs: str = PROOFS,
     ) -> None:
         self._proofs = proofs
+        self.once: frozenset[str] = frozenset()
+        """Headers by which somebody is known: of two of one name, one may be their own."""
         view = source.view()
         self.source = source
         self.clock = clock
@@ -361,8 +373,9 @@ class GateMiddleware:
                     own.setdefault(name, value)
             await send(message)
 
-        answering: Send = guarded
         try:
+            if self._gate.once and (twice := _twice(scope["headers"], self._gate.once)):
+                raise Refusal(400, f"the request has the header {twice} twice")
             if "content-length" in headers and "transfer-encoding" in headers:
                 # Two lengths: a proxy in between may have believed the other one.
                 raise Refusal(400, "the request has two lengths")
@@ -371,23 +384,21 @@ class GateMiddleware:
                 check_host(headers, self._gate.hosts)
             else:
                 client = scope.get("client") or ("",)
-                proof = scope[PROOF] = await self._gate.admit(
+                scope[PROOF] = await self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
                 if (peer := scope.get(PEER)) is not None:
                     peer.proven()
-                if proof is Proof.READER and not path.startswith((PROXY_ROOT, STATIC_ROOT)):
-                    answering = masked(guarded, mask_of(self._gate.source))
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else MAX_BODY)
-            await self._app(scope, receive, answering)
+            await self._app(scope, receive, guarded)
         except Refusal as refusal:
-            await self._answer(refusal, headers)(scope, receive, answering)
+            await self._answer(refusal, headers)(scope, receive, guarded)
         except AnswerBrokeOff:
             raise
         except Exception:
             _log.exception("a request for %s failed; this is a defect of Howdah", path)
             defect = Refusal(500, "a defect of Howdah: the coordinator's log has more")
-            await self._answer(defect, headers)(scope, receive, answering)
+            await self._answer(defect, headers)(scope, receive, guarded)
 
     def _answer(self, refusal: Refusal, headers: Mapping[str, str]) -> Response:
         if "text/html" in headers.get("accept", ""):

@@ -106,9 +106,11 @@ def main() -> Any:
     make = application.TensorBoardWSGIApp
     application.TensorBoardWSGIApp = lambda *args, **more: Locked(make(*args, **more), token)
 
-    from tensorboard import main_lib
+    from tensorboard import main_lib, program
     from tensorboard.main import run_main
 
+    # For notebooks that look for a TensorBoard on their machine: it would leave a file in /tmp when it is killed.
+    program.TensorBoard._register_info = lambda *_: None
     begin = main_lib.global_init
     main_lib.global_init = lambda: without_alarm(begin)
     return run_main()

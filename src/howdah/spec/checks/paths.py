@@ -9,6 +9,7 @@ import msgspec
 
 from howdah.spec.model import Job
 from howdah.spec.problems import KeyPath, Problems, closest, printable, shown
+from howdah.spec.urls import url_problem
 
 
 def check(job: Job, folder: Path, problems: Problems) -> Path | None:
@@ -64,6 +65,9 @@ def _whole(store: str, folder: Path, problems: Problems, path: KeyPath) -> str:
         problems.add(path, message, "give a path, or a URL such as s3://bucket/folder")
     elif "://" not in store and "::" not in store:
         return str(_at(folder, store))
+    elif why := url_problem(store):
+        message = f"{shown(store)} cannot be a store: {why}"
+        problems.add(path, message, "give a path, or a URL such as s3://bucket/folder")
     return store
 
 

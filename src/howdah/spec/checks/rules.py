@@ -10,7 +10,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from howdah.spec import units
+from howdah.spec import secrets, units
 from howdah.spec.model import Command, Job, Mode, Restart, Tracking
 from howdah.spec.problems import KeyPath, Problems, closest, dotted, listed, one_of, shown
 
@@ -336,6 +336,7 @@ def _outcome(job: Job) -> Iterator[Breach]:
 def _variables(job: Job) -> Iterator[Breach]:
     tables: list[tuple[KeyPath, Mapping[str, str]]] = [(("env",), job.env)]
     tables += [(("roles", name, "env"), role.env) for name, role in job.roles.items()]
+    tables.append((("secrets",), secrets.references(job)))
     tables.append((("hadoop", "container-env"), job.hadoop.container_env))
     if job.preprocess is not None:
         tables.append((("preprocess", "env"), job.preprocess.env))
@@ -348,7 +349,21 @@ def _variables(job: Job) -> Iterator[Breach]:
             elif name.startswith(OWN_VARIABLES):
                 message = f"names that begin with {OWN_VARIABLES} are Howdah's own"
                 yield Breach((*path, name), message, "choose another name")
+    yield from _secrets(job)
     yield from _container_variables(job)
+
+
+def _secrets(job: Job) -> Iterator[Breach]:
+    others: list[tuple[KeyPath, Mapping[str, str]]] = [(("env",), job.env)]
+    others += [(("roles", name, "env"), role.env) for name, role in job.roles.items()]
+    for name, reference in secrets.references(job).items():
+        if not secrets.REFERENCE.fullmatch(reference):
+            message = "a secret's value does not belong into a job file"
+            yield Breach(("secrets", name), message, 'write "${env:NAME}" or "${file:path}"')
+        for path, variables in others:
+            if name in variables:
+                message = f"{dotted(path)} has the variable {name} too"
+                yield Breach(("secrets", name), message, "remove one of them")
 
 
 def _container_variables(job: Job) -> Iterator[Breach]:

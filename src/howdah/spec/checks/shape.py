@@ -73,6 +73,9 @@ class _Walk:
     def _bad(self, path: KeyPath, value: object, message: str, hint: str | None = None) -> Any:
         if isinstance(value, Loose):
             value = value.plain()
+        if path[:1] == ("secrets",):  # it may be one, written where it does not belong
+            self._problems.add(path, f"it {message}", 'write "${env:NAME}" or "${file:path}"')
+            return _BAD
         self._problems.add(path, f"{shown(value)} {message}", hint, value=value)
         return _BAD
 

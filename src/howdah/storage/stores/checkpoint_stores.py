@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from howdah.storage.files import make_private_folder, sync_folder
 from howdah.storage.folders import FolderChanged, copy_proven, sha256
 from howdah.storage.hdfs import is_hdfs
+from howdah.storage.urls import file_system
 
 MANIFEST = "manifest.json"
 
@@ -307,10 +308,8 @@ class UrlStore:
     """Anything fsspec knows. Versions appear with their manifest."""
 
     def __init__(self, url: str) -> None:
-        from fsspec.core import url_to_fs
-
         self._fs: Any
-        self._fs, path = url_to_fs(url)
+        self._fs, path = file_system(url)
         self._root: str = str(path).rstrip("/")
 
     def versions(self) -> list[str]:

@@ -21,6 +21,7 @@ from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
 from howdah.storage.folders import files_below
 from howdah.storage.hdfs import is_hdfs
+from howdah.storage.urls import file_system
 
 _MARK = re.compile(r"\.attempt-(\d+)")
 _GONE = ".gone-"
@@ -221,10 +222,8 @@ class UrlDestination:
     """Anything else. Few stores can append, so a file that has grown is sent anew."""
 
     def __init__(self, url: str, *, attempt: int = 0) -> None:
-        from fsspec.core import url_to_fs
-
         self._fs: Any
-        self._fs, root = url_to_fs(url)
+        self._fs, root = file_system(url, written=attempt > 0)
         self._root = str(root).rstrip("/")
         self._attempt = attempt
         if attempt:

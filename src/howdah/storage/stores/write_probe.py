@@ -12,9 +12,9 @@ import os
 import posixpath
 import secrets
 from pathlib import Path
-from typing import Any
 
 from howdah.storage.hdfs import is_hdfs
+from howdah.storage.urls import file_system
 
 HDFS_PATIENCE_S = 5.0
 """Each call waits so long for a NameNode that restarts."""
@@ -95,10 +95,7 @@ def _try_hdfs(store: str, hadoop_conf: str | None) -> None:
 
 
 def _try_url(store: str) -> None:
-    from fsspec.core import url_to_fs
-
-    fs: Any
-    fs, path = url_to_fs(store)
+    fs, path = file_system(store)
     root = str(path).rstrip("/")
     was_there = fs.exists(root)
     file = f"{root}/{_name()}"

@@ -347,7 +347,12 @@ class YarnSubmission:
         assert self._packing is not None
         configuration = access.configuration
         home = staging.cache_home(url, configuration, access.user)
-        store = ArchiveStore(access.hdfs, home, partial(staging.whole, configuration=configuration))
+        store = ArchiveStore(
+            access.hdfs,
+            home,
+            partial(staging.whole, configuration=configuration),
+            user=access.user,
+        )
         uploads: dict[str, Uploaded] = {}
 
         def upload(archive: Archive) -> Uploaded:
