@@ -9,6 +9,7 @@ import pytest
 
 from tests.acceptance.checks import TRAININGS, check_training
 from tests.acceptance.jobs import Example
+from tests.cli.howdah import until
 
 DEFAULT = ("pytorch", "xgboost", "dask")
 """One of a gang that talks among itself, one with a tracker, one with a client; the others nightly."""
@@ -28,7 +29,7 @@ def test_an_example_trains(name: str, tmp_path: Path) -> None:
     shards = [json.loads(path.read_text()) for path in shared.glob("samples-*.json")]
     check_training(TRAININGS[name], job.run.text, shards)
     assert any((job.directory.path / "tensorboard").rglob("events.out.tfevents*"))
-    assert not job.marked(), "nothing is left"
+    until(lambda: not job.marked(), "the end of everything of the job")
 
 
 @pytest.mark.timeout(320)
@@ -45,4 +46,4 @@ def test_an_example_trains(name: str, tmp_path: Path) -> None:
 def test_the_other_examples_end_well(name: str, tmp_path: Path) -> None:
     """They train nothing, or their frameworks are tested elsewhere."""
     job = Example(name, tmp_path).run().end(within_s=300)
-    assert not job.marked()
+    until(lambda: not job.marked(), "the end of everything of the job")

@@ -22,7 +22,7 @@ def steps(text: str) -> list[int]:
     return [int(number) for number in re.findall(r"^step (\d+) ", text, re.M)]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)  # two starts of a framework, on a machine that does other things too
 @pytest.mark.parametrize(
     ("name", "first", "victim"),
     [
@@ -59,7 +59,7 @@ def test_training_outlives_its_coordinator_and_a_killed_worker(
     )
 
     job.kill(victim)
-    job.end()
+    job.end(within_s=400)
     view = job.directory.final()
     assert view is not None
     assert (view.generation, view.incarnation) == (2, 2)

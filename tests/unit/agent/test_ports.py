@@ -145,14 +145,6 @@ def test_the_ephemeral_range_comes_last(monkeypatch: pytest.MonkeyPatch, low: in
     more.release()
 
 
-@pytest.mark.parametrize("allowed", [(5, 5), (7, 106), (20000, 29999)])
-def test_every_port_of_a_range_is_tried_once_in_no_order(allowed: tuple[int, int]) -> None:
-    numbers = [range(allowed[0], allowed[1] + 1)]
-    tried = [*ports._in_random_order(numbers, random.Random(1))]
-    assert sorted(tried) == [*numbers[0]]
-    assert len(tried) == 1 or tried != sorted(tried)
-
-
 def test_released_locks_leave_no_files(folder: Path, low: int) -> None:
     reservation = reserve(3, HOST, (low, low + 9))
     assert sorted(f.name for f in folder.iterdir()) == sorted(
@@ -184,6 +176,7 @@ def test_a_lock_somebody_has_is_not_tidied_away(folder: Path, low: int) -> None:
     held.release()
 
 
+@pytest.mark.nightly
 def test_many_processes_that_reserve_at_once_get_different_ports(folder: Path, low: int) -> None:
     code = (
         "import sys; from pathlib import Path; from howdah.agent import ports;"

@@ -9,6 +9,8 @@ import sys
 from contextlib import closing
 from typing import IO
 
+import pytest
+
 from howdah.agent.host.socket_owners import serves
 from howdah.agent.host.tcp_table import packed
 from howdah.agent.monitoring.probes import bound_ports, connected, joined, listening
@@ -84,6 +86,7 @@ def test_processes_are_not_looked_for_when_no_socket_can_be_theirs() -> None:
     assert not serves(never, "127.0.0.1", port)
 
 
+@pytest.mark.nightly
 def test_a_file_that_is_closed_while_they_are_looked_at_hides_no_bound_port() -> None:
     code = (
         "import os, socket; f = os.open(os.devnull, 0); s = socket.socket(); s.bind(('127.0.0.1', 0));"

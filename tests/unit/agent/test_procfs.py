@@ -61,6 +61,7 @@ def test_descendants_are_found(look: ModuleType, tree: tuple[int, int]) -> None:
     assert os.getpid() not in found
 
 
+@pytest.mark.nightly
 def test_threads_that_end_while_we_look_hide_no_descendants() -> None:
     code = """
 import subprocess, threading, time
@@ -139,7 +140,7 @@ def test_a_process_says_what_it_is(look: ModuleType, tree: tuple[int, int]) -> N
 
 
 def test_use_is_measured(look: ModuleType) -> None:
-    code = "import sys; data = b'x' * 50_000_000; [n * n for n in range(3_000_000)]; print(1, flush=True); sys.stdin.read()"
+    code = "import sys; data = b'x' * 50_000_000; [n * n for n in range(600_000)]; print(1, flush=True); sys.stdin.read()"
     run = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -97,7 +97,7 @@ def test_datagrams_arrive_and_the_last_ones_are_taken_at_the_end(tmp_path: Path)
     assert not path.exists()
 
 
-def test_reports_are_taken_though_another_jobs_last_process_has_removed_the_empty_folder(
+async def test_reports_are_taken_though_another_jobs_last_process_has_removed_the_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between an agent's begin and that of its program, which it may be long until."""
@@ -106,13 +106,10 @@ def test_reports_are_taken_though_another_jobs_last_process_has_removed_the_empt
     folder.rmdir()
     got: list[Report] = []
 
-    async def scenario() -> None:
-        receiver = ReportSocket(folder / "t", got.append)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-            sender.sendto(b'{"step": 1}', str(folder / "t"))
-        receiver.close()
-
-    asyncio.run(scenario())
+    receiver = ReportSocket(folder / "t", got.append)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b'{"step": 1}', str(folder / "t"))
+    receiver.close()
     assert [report.step for report in got] == [1]
 
 

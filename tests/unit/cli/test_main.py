@@ -30,7 +30,14 @@ def imported_by(*arguments: str) -> set[str]:
     return set(result.stderr.rpartition("MODULES\n")[2].split())
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("run", "--help")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--help"),
+        pytest.param(("--help",), marks=pytest.mark.nightly),
+        pytest.param(("--version",), marks=pytest.mark.nightly),
+    ],
+)
 def test_help_imports_little(arguments: tuple[str, ...]) -> None:
     modules = imported_by(*arguments)
     assert not modules & set(HEAVY)
@@ -52,6 +59,7 @@ def test_help_imports_little(arguments: tuple[str, ...]) -> None:
     assert len(modules) < int(bare.stdout) + 30
 
 
+@pytest.mark.nightly
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, howdah; print(*[m for m in sys.modules if m.startswith(('howdah.', 'msgspec'))])"
     result = subprocess.run(
@@ -193,7 +201,3 @@ def test_init_has_a_job_file_for_parameter_servers(
     assert main(["init", "--framework", "tensorflow-ps", "ps.toml", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"path": "ps.toml", "framework": "tensorflow"}
     assert "[roles.ps]" in Path("ps.toml").read_text()
-
-
-def test_there_are_enough_wrong_command_lines() -> None:
-    assert len(WRONG) >= 25

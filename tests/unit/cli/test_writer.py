@@ -68,60 +68,51 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def test_everything_is_written_in_order(pipes: tuple[Pipe, Pipe]) -> None:
+async def test_everything_is_written_in_order(pipes: tuple[Pipe, Pipe]) -> None:
     out, err = pipes
 
-    async def test() -> None:
-        writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
-        for number in range(1000):
-            writer.out(b"%d\n" % number)
-        writer.err(b"said\n")
-        await asyncio.to_thread(writer.close)
-        assert out.read_all() == b"".join(b"%d\n" % n for n in range(1000))
-        assert err.read_all() == b"said\n"
-
-    run(test)
+    writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
+    for number in range(1000):
+        writer.out(b"%d\n" % number)
+    writer.err(b"said\n")
+    await asyncio.to_thread(writer.close)
+    assert out.read_all() == b"".join(b"%d\n" % n for n in range(1000))
+    assert err.read_all() == b"said\n"
 
 
-def test_the_status_line_is_erased_before_and_shown_after_what_is_printed() -> None:
+async def test_the_status_line_is_erased_before_and_shown_after_what_is_printed() -> None:
     terminal = Pipe()
 
-    async def test() -> None:
-        fd = terminal.write_end
-        # As on a terminal: both outputs are the same.
-        writer = Writer(asyncio.get_running_loop(), print, out=fd, err=os.dup(fd))
-        writer.status(b"[1/2]")
-        while not os.read(terminal.read_end, 100).endswith(b"[1/2]"):
-            pass
-        writer.out(b"line\n")
-        shown = b""
-        while not shown.endswith(b"[1/2]"):
-            shown += os.read(terminal.read_end, 100)
-        assert shown == b"\r\x1b[2Kline\n[1/2]"
-        await asyncio.to_thread(writer.close)
-        os.close(writer._err)
-        assert terminal.read_all() == b"\r\x1b[2K"
-
-    run(test)
+    fd = terminal.write_end
+    # As on a terminal: both outputs are the same.
+    writer = Writer(asyncio.get_running_loop(), print, out=fd, err=os.dup(fd))
+    writer.status(b"[1/2]")
+    while not os.read(terminal.read_end, 100).endswith(b"[1/2]"):
+        pass
+    writer.out(b"line\n")
+    shown = b""
+    while not shown.endswith(b"[1/2]"):
+        shown += os.read(terminal.read_end, 100)
+    assert shown == b"\r\x1b[2Kline\n[1/2]"
+    await asyncio.to_thread(writer.close)
+    os.close(writer._err)
+    assert terminal.read_all() == b"\r\x1b[2K"
 
 
-def test_a_reader_that_takes_nothing_slows_the_source_not_the_loop(
+async def test_a_reader_that_takes_nothing_slows_the_source_not_the_loop(
     pipes: tuple[Pipe, Pipe],
 ) -> None:
     out, err = pipes
 
-    async def test() -> None:
-        writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
-        writer.out(b"x" * (2 * HIGH))
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05):
-                await writer.room()
-        reading = asyncio.create_task(asyncio.to_thread(_read, out.read_end, 2 * HIGH))
-        await writer.room()
-        await reading
-        await asyncio.to_thread(writer.close)
-
-    run(test)
+    writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
+    writer.out(b"x" * (2 * HIGH))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await writer.room()
+    reading = asyncio.create_task(asyncio.to_thread(_read, out.read_end, 2 * HIGH))
+    await writer.room()
+    await reading
+    await asyncio.to_thread(writer.close)
 
 
 def _read(descriptor: int, count: int) -> None:
@@ -129,63 +120,52 @@ def _read(descriptor: int, count: int) -> None:
         count -= len(os.read(descriptor, 65536))
 
 
-def test_a_reader_that_has_gone_is_told_once_and_the_rest_is_dropped(
+async def test_a_reader_that_has_gone_is_told_once_and_the_rest_is_dropped(
     pipes: tuple[Pipe, Pipe],
 ) -> None:
     out, err = pipes
     out.close_reader()
 
-    async def test() -> None:
-        told: list[int | None] = []
-        closed = asyncio.Event()
+    told: list[int | None] = []
+    closed = asyncio.Event()
 
-        def on_closed(error: OSError) -> None:
-            told.append(error.errno)
-            closed.set()
+    def on_closed(error: OSError) -> None:
+        told.append(error.errno)
+        closed.set()
 
-        writer = Writer(asyncio.get_running_loop(), on_closed, out=out.write_end, err=err.write_end)
-        writer.out(b"x" * (2 * HIGH))
-        await closed.wait()
-        writer.out(b"more")
-        await writer.room()
-        await asyncio.to_thread(writer.close)
-        assert told == [errno.EPIPE]
-
-    run(test)
+    writer = Writer(asyncio.get_running_loop(), on_closed, out=out.write_end, err=err.write_end)
+    writer.out(b"x" * (2 * HIGH))
+    await closed.wait()
+    writer.out(b"more")
+    await writer.room()
+    await asyncio.to_thread(writer.close)
+    assert told == [errno.EPIPE]
 
 
-def test_standard_error_that_cannot_be_written_ends_nothing(pipes: tuple[Pipe, Pipe]) -> None:
+async def test_standard_error_that_cannot_be_written_ends_nothing(pipes: tuple[Pipe, Pipe]) -> None:
     out, err = pipes
     err.close_reader()
 
-    async def test() -> None:
-        told: list[OSError] = []
-        writer = Writer(
-            asyncio.get_running_loop(), told.append, out=out.write_end, err=err.write_end
-        )
-        writer.err(b"said\n")
-        writer.out(b"line\n")
-        await asyncio.to_thread(writer.close)
-        assert out.read_all() == b"line\n"
-        assert told == []
-
-    run(test)
+    told: list[OSError] = []
+    writer = Writer(asyncio.get_running_loop(), told.append, out=out.write_end, err=err.write_end)
+    writer.err(b"said\n")
+    writer.out(b"line\n")
+    await asyncio.to_thread(writer.close)
+    assert out.read_all() == b"line\n"
+    assert told == []
 
 
-def test_a_terminal_somebody_made_non_blocking_is_written_whole(
+async def test_a_terminal_somebody_made_non_blocking_is_written_whole(
     pipes: tuple[Pipe, Pipe],
 ) -> None:
     out, err = pipes
     os.set_blocking(out.write_end, False)
 
-    async def test() -> None:
-        writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
-        reading = asyncio.create_task(asyncio.to_thread(_read, out.read_end, 500_000))
-        writer.out(b"x" * 500_000)
-        await asyncio.to_thread(writer.close)
-        await reading
-
-    run(test)
+    writer = Writer(asyncio.get_running_loop(), print, out=out.write_end, err=err.write_end)
+    reading = asyncio.create_task(asyncio.to_thread(_read, out.read_end, 500_000))
+    writer.out(b"x" * 500_000)
+    await asyncio.to_thread(writer.close)
+    await reading
 
 
 def attached(writer: Writer) -> None:

@@ -58,12 +58,6 @@ def test_a_pytorch_program_has_its_share_of_the_cores(role: Role, threads: str |
     assert environment(made, place, "worker:1").get("OMP_NUM_THREADS") == threads
 
 
-def test_a_pytorch_chief_and_worker_never_share_a_rank():
-    made = job("pytorch", {"worker": 2, "chief": 1})
-    ranks = [environment(made, WITH_CHIEF, str(m.task))["RANK"] for m in WITH_CHIEF.members]
-    assert ranks == ["0", "1", "2"]
-
-
 def test_several_pytorch_processes_of_a_task_have_local_ranks():
     made = job("pytorch", {"worker": Role(instances=2, processes=2)})
     seen = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.core.plan import Completion, Join, Plan
+from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.frameworks import planning
 from howdah.spec.model import (
     Checkpoint,
@@ -20,7 +20,7 @@ from howdah.spec.model import (
     Timeouts,
     Tracking,
 )
-from tests.unit.frameworks.gangs import job, roles, written
+from tests.unit.frameworks.gangs import job, roles
 
 TRACKED, UNTRACKED, SIDECAR = Tracking.TRACKED, Tracking.UNTRACKED, Tracking.SIDECAR
 GANG, TASK, NEVER = Restart.GANG, Restart.TASK, Restart.NEVER
@@ -129,41 +129,56 @@ def test_the_chief_alone_decides_only_with_parameter_servers():
     assert completion("tensorflow", {"worker": 2, "ps": 1}) is Completion.ALL
     assert completion("pytorch", {"chief": 1, "worker": 2}) is Completion.ALL
     assert completion("dask", {"client": 1, "worker": 2}) is Completion.ALL
+    assert completion("tensorflow", {**PS, "chief": Role(tracking=UNTRACKED)}) is Completion.ALL
 
 
-def test_a_chief_that_is_not_tracked_cannot_decide():
-    given = {**PS, "chief": Role(tracking=UNTRACKED)}
-    assert completion("tensorflow", given) is Completion.ALL
+def planned(role: str, framework: str, given: dict, **rest) -> RolePlan:
+    return roles(job(framework, given, **rest))[role]
+
+
+def test_who_has_to_find_peers():
+    assert planned("worker", "pytorch", {"worker": 1}).join is Join.NOW
+    assert planned("worker", "pytorch", {"worker": "1..8"}).join is Join.NOW, "it may be alone"
+    assert planned("worker", "pytorch", {"worker": "2..8"}).join is Join.NETWORK
+    assert planned("worker", "pytorch", {"worker": Role(processes=2)}).join is Join.NETWORK
+    own = Role(command="dask worker --nworkers 2")  # it is only seen to listen
+    assert planned("worker", "dask", {"client": 1, "worker": own}).join is Join.NETWORK
 
 
 def test_survivors_of_a_broken_gang_get_a_very_short_grace():
     for framework in ("tensorflow", "pytorch", "jax", "xgboost", "lightgbm", "horovod", "mpi"):
-        assert roles(job(framework, {"worker": 2}))["worker"].restart_grace_s == 0.5
-
-
-def test_a_program_that_may_be_alone_need_not_find_peers():
-    assert roles(job("pytorch", {"worker": 1}))["worker"].join is Join.NOW
-    assert roles(job("pytorch", {"worker": "1..8"}))["worker"].join is Join.NOW
-    assert roles(job("pytorch", {"worker": "2..8"}))["worker"].join is Join.NETWORK
-    both = Role(processes=2)
-    assert roles(job("pytorch", {"worker": both}))["worker"].join is Join.NETWORK
-
-
-def test_a_dask_worker_of_the_jobs_own_command_is_only_seen_to_listen():
-    own = Role(command="dask worker --nworkers 2")
-    assert roles(job("dask", {"client": 1, "worker": own}))["worker"].join is Join.NETWORK
-
-
-def test_independent_programs_are_restarted_alone():
-    assert roles(job("command", {"worker": 2}, mode=Mode.EACH))["worker"].restart is TASK
+        assert planned("worker", framework, {"worker": 2}).restart_grace_s == 0.5
 
 
 # -- what the user wrote wins ----------------------------------------------------------------------
 
 
-def test_a_roles_restart_wins_over_the_jobs_and_that_over_the_frameworks():
-    made = roles(job("command", {"a": 1, "b": Role(restart=TASK)}, restart=NEVER))
-    assert (made["a"].restart, made["b"].restart) == (NEVER, TASK)
+def test_what_a_role_says_wins_over_the_job_and_that_over_the_framework():
+    independent = planned("worker", "command", {"worker": 2}, mode=Mode.EACH)
+    assert independent.restart is TASK
+    own = Role(restart=TASK, attempts=7, stop_on_failure=True)
+    made = roles(job("command", {"a": 1, "b": own}, restart=NEVER, attempts=2))
+    found = [(role.restart, role.attempts, role.stop_on_failure) for role in made.values()]
+    assert found == [(NEVER, 2, False), (TASK, 7, True)]
+    ps = Role(stop_on_failure=True)
+    assert planned("ps", "tensorflow", {**PS, "ps": ps}).stop_on_failure
+    evaluator = planned("evaluator", "tensorflow", {**PS, "evaluator": Role(tracking=TRACKED)})
+    assert (evaluator.tracking, evaluator.ranked) == (TRACKED, False)
+    side = planned("notebook", "command", {"a": 1, "notebook": Role(tracking=SIDECAR)})
+    assert (side.tracking, side.ranked, side.watched, side.restart) == (SIDECAR, False, False, TASK)
+    assert side.join is Join.NOW
+    after = Role(after=("loader",))
+    assert planned("worker", "xgboost", {"worker": after, "loader": 1}).after == (
+        "tracker",
+        "loader",
+    )
+
+
+def test_numbers_of_tasks_and_programs():
+    elastic = planned("worker", "pytorch", {"worker": "2..8"})
+    assert (elastic.minimum, elastic.maximum) == (2, 8)
+    of_gpus = planned("worker", "pytorch", {"worker": Role(processes="gpus", gpus=4)})
+    assert of_gpus.processes == 4
 
 
 def test_the_jobs_restart_leaves_sidecars_and_loners_alone():
@@ -177,17 +192,6 @@ def test_the_jobs_restart_leaves_sidecars_and_loners_alone():
     }
     never = roles(job("tensorflow", PS, restart=NEVER, tensorboard=TensorBoard()))
     assert {name for name, role in never.items() if role.restart is not NEVER} == {"tensorboard"}
-
-
-def test_attempts_and_stop_on_failure_are_the_roles_or_else_the_jobs():
-    given = {"a": 1, "b": Role(attempts=7, stop_on_failure=True)}
-    made = roles(job("command", given, attempts=2))
-    assert [(r.attempts, r.stop_on_failure) for r in made.values()] == [(2, False), (7, True)]
-
-
-def test_a_parameter_server_may_be_told_to_stop_the_job():
-    made = roles(job("tensorflow", {**PS, "ps": Role(stop_on_failure=True)}))
-    assert made["ps"].stop_on_failure
 
 
 def test_time_limits_are_the_roles_or_else_the_jobs():
@@ -209,53 +213,19 @@ def test_what_is_left_may_be_saved_for_half_an_hour_unless_the_job_says_otherwis
     assert planning.save_s(job("command", checkpoint=Checkpoint(save_limit="2m"))) == 120.0
 
 
-def test_a_role_made_a_sidecar_neither_ranks_nor_decides_nor_hangs():
-    made = roles(job("command", {"worker": 2, "notebook": Role(tracking=SIDECAR)}))
-    side = made["notebook"]
-    assert (side.tracking, side.ranked, side.watched, side.restart) == (SIDECAR, False, False, TASK)
-    assert side.join is Join.NOW
-
-
-def test_an_evaluator_may_be_tracked():
-    made = roles(job("tensorflow", {"worker": 2, "evaluator": Role(tracking=TRACKED)}))
-    assert (made["evaluator"].tracking, made["evaluator"].ranked) == (TRACKED, False)
-
-
-def test_processes_may_be_one_for_each_gpu():
-    assert (
-        roles(job("pytorch", {"worker": Role(processes="gpus", gpus=4)}))["worker"].processes == 4
-    )
-
-
-def test_a_range_of_instances_is_minimum_and_maximum():
-    made = roles(job("pytorch", {"worker": "2..8"}))["worker"]
-    assert (made.minimum, made.maximum) == (2, 8)
-
-
-def test_the_order_of_roles_is_the_frameworks_and_the_users():
-    made = roles(job("xgboost", {"worker": Role(after=("loader",)), "loader": 1}))
-    assert made["worker"].after == ("tracker", "loader")
-
-
 # -- ports -----------------------------------------------------------------------------------------
 
 
-def test_the_chief_has_a_spare_port_for_a_tensorboard_of_its_own():
-    made = roles(job("tensorflow", {"chief": 1, "worker": 1}))
-    assert {name: role.ports for name, role in made.items()} == {"chief": 2, "worker": 1}
-
-
-def test_the_spare_port_is_not_needed_where_tensorboard_runs_beside():
-    made = roles(job("tensorflow", {"chief": 1}, tensorboard=TensorBoard()))
-    assert {name: role.ports for name, role in made.items()} == {"chief": 1, "tensorboard": 1}
-
-
 def test_ports_are_what_the_framework_needs_or_the_user_says():
-    made = roles(job("lightgbm", {"chief": 1, "worker": Role(processes=3)}))
-    assert made["worker"].ports == 3
-    assert roles(job("command", {"a": 1, "b": Role(ports=5)}))["b"].ports == 5
-    assert roles(job("dask", {"client": 1, "worker": 1}))["scheduler"].ports == 2
-    assert roles(job("ray", {"driver": 1, "worker": 1}))["head"].ports == 9
+    assert planned("chief", "tensorflow", {"chief": 1}).ports == 2, "one is for a TensorBoard"
+    assert planned("worker", "tensorflow", {"chief": 1, "worker": 1}).ports == 1
+    beside = roles(job("tensorflow", {"chief": 1}, tensorboard=TensorBoard()))
+    assert {name: role.ports for name, role in beside.items()} == {"chief": 1, "tensorboard": 1}
+    of_three = {"chief": 1, "worker": Role(processes=3)}
+    assert planned("worker", "lightgbm", of_three).ports == 3
+    assert planned("b", "command", {"a": 1, "b": Role(ports=5)}).ports == 5
+    assert planned("scheduler", "dask", {"client": 1, "worker": 1}).ports == 2
+    assert planned("head", "ray", {"driver": 1, "worker": 1}).ports == 9
 
 
 # -- expansion -------------------------------------------------------------------------------------
@@ -316,12 +286,6 @@ def preprocessed() -> Plan:
     return planning.plan(job("pytorch", {"worker": 2}, preprocess=step), "job-1")
 
 
-def test_preprocessing_is_a_stage_before_all_others():
-    step, worker = preprocessed().roles
-    assert (step.name, step.stage, step.minimum, step.maximum) == ("preprocess", 0, 1, 1)
-    assert (worker.name, worker.stage) == ("worker", 1)
-
-
 def test_preprocessing_has_one_life_of_its_own_fault_and_its_own_time():
     step = preprocessed().roles[0]
     assert (step.tracking, step.attempts, step.restart) == (TRACKED, 1, TASK)
@@ -350,11 +314,6 @@ def test_a_role_called_tensorboard_is_a_sidecar_as_in_tony():
     made = job("command", {"a": 1, "tensorboard": Role(command="tensorboard --logdir x")})
     assert made.roles["tensorboard"].tracking is SIDECAR
     assert roles(made)["tensorboard"].tracking is SIDECAR
-
-
-def test_the_plan_of_a_written_job_needs_expansion_first():
-    assert "tracker" not in written("xgboost", {"worker": 1}).roles
-    assert "tracker" in job("xgboost", {"worker": 1}).roles
 
 
 def test_checkpoints_are_the_chiefs_in_a_gang_and_everyones_where_tasks_start_alone() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -32,6 +34,27 @@ def announce(served: Served, port: int, *, keeps_prefix: bool = False) -> None:
             {"tensorboard:0": announced(port, keeps_prefix=keeps_prefix)}
         )
     )
+
+
+def saying(data: bytes) -> Callable[[socket.socket], None]:
+    """A program that answers with these bytes, whatever it is asked."""
+
+    def talk(connection: socket.socket) -> None:
+        head_of(connection)
+        connection.sendall(data)
+
+    return talk
+
+
+@contextmanager
+def asking(served: Served) -> Iterator[socket.socket]:
+    """A connection on which the program's page has been asked for."""
+    with socket.create_connection(("127.0.0.1", served.port), timeout=60) as browser:
+        browser.sendall(
+            b"GET /proxy/tensorboard:0/ HTTP/1.1\r\nHost: localhost\r\n"
+            b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
+        )
+        yield browser
 
 
 def test_the_path_is_kept_or_cut_as_announced(served: Served) -> None:
@@ -127,11 +150,8 @@ def test_answers_of_all_kinds_come_back(served: Served) -> None:
 
 
 def test_an_answer_without_a_length_ends_with_its_connection(served: Served) -> None:
-    def talk(connection: socket.socket) -> None:
-        head_of(connection)
-        connection.sendall(b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nall of it")
-
-    with raw_program(talk) as port:
+    said = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nall of it"
+    with raw_program(saying(said)) as port:
         announce(served, port)
         assert served.get("/proxy/tensorboard:0/").body == b"all of it"
 
@@ -147,11 +167,7 @@ def test_a_stream_comes_through_as_it_is_written(served: Served) -> None:
 
     with raw_program(talk) as port:
         announce(served, port)
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as browser:
-            browser.sendall(
-                b"GET /proxy/tensorboard:0/ HTTP/1.1\r\nHost: localhost\r\n"
-                b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
-            )
+        with asking(served) as browser:
             data = b""
             while b"first" not in data:
                 data += browser.recv(4096)
@@ -171,11 +187,7 @@ def test_the_program_hears_when_the_browser_leaves(served: Served) -> None:
 
     with raw_program(talk) as port:
         announce(served, port)
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as browser:
-            browser.sendall(
-                b"GET /proxy/tensorboard:0/ HTTP/1.1\r\nHost: localhost\r\n"
-                b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
-            )
+        with asking(served) as browser:
             assert browser.recv(4096)
         assert gone.wait(10)
 
@@ -237,27 +249,16 @@ def test_a_program_that_is_not_there_is_named_and_tried_again(served: Served) ->
 def test_a_program_that_speaks_no_http_is_an_error_of_its_own(
     served: Served, garbage: bytes
 ) -> None:
-    def talk(connection: socket.socket) -> None:
-        head_of(connection)
-        connection.sendall(garbage)
-
-    with raw_program(talk) as port:
+    with raw_program(saying(garbage)) as port:
         announce(served, port)
         assert served.get("/proxy/tensorboard:0/").status == 502
 
 
 def test_an_answer_that_breaks_off_breaks_off_here_too(served: Served) -> None:
-    def talk(connection: socket.socket) -> None:
-        head_of(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-
-    with raw_program(talk) as port:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"
+    with raw_program(saying(half)) as port:
         announce(served, port)
-        with socket.create_connection(("127.0.0.1", served.port), timeout=10) as browser:
-            browser.sendall(
-                b"GET /proxy/tensorboard:0/ HTTP/1.1\r\nHost: localhost\r\n"
-                b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
-            )
+        with asking(served) as browser:
             data = b""
             while part := browser.recv(4096):
                 data += part
@@ -265,11 +266,7 @@ def test_an_answer_that_breaks_off_breaks_off_here_too(served: Served) -> None:
 
 
 def test_an_endless_head_is_not_read_for_ever(served: Served) -> None:
-    def talk(connection: socket.socket) -> None:
-        head_of(connection)
-        connection.sendall(b"HTTP/1.1 200 OK\r\n" + b"X-A: " + b"x" * 1_000_000)
-
-    with raw_program(talk) as port:
+    with raw_program(saying(b"HTTP/1.1 200 OK\r\nX-A: " + b"x" * 1_000_000)) as port:
         announce(served, port)
         assert served.get("/proxy/tensorboard:0/").status == 502
 

@@ -35,28 +35,6 @@ def body_of(document: object) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-def test_messages_come_out_as_they_went_in() -> None:
-    decoder = FrameDecoder[Message](FromAgent)
-    assert decoder.feed(encode(HELLO) + encode(BEAT) + encode(EXITED)) == [HELLO, BEAT, EXITED]
-
-
-def test_it_does_not_matter_how_the_bytes_are_cut() -> None:
-    data = encode(HELLO) + encode(BEAT) + encode(EXITED)
-    decoder = FrameDecoder[Message](FromAgent)
-    found = [message for byte in data for message in decoder.feed(bytes([byte]))]
-    assert found == [HELLO, BEAT, EXITED]
-    assert decoder.pending == 0
-
-
-def test_a_frame_may_begin_in_one_piece_and_end_in_the_next() -> None:
-    data = encode(HELLO) + encode(BEAT)
-    decoder = FrameDecoder[Message](FromAgent)
-    cut = len(encode(HELLO)) + 2
-    assert decoder.feed(data[:cut]) == [HELLO]
-    assert decoder.pending == 2
-    assert decoder.feed(data[cut:]) == [BEAT]
-
-
 def test_bytes_given_as_a_view_of_a_buffer_that_changes_later_are_kept_apart() -> None:
     buffer = bytearray(encode(HELLO)[:-1])
     decoder = FrameDecoder[Message](FromAgent)

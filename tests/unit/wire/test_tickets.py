@@ -112,6 +112,7 @@ def test_used_tickets_are_forgotten_when_they_expire() -> None:
     assert len(store._used) < 10
 
 
+@pytest.mark.nightly
 def test_making_a_link_needs_neither_starlette_nor_msgspec() -> None:
     done = subprocess.run(
         [
