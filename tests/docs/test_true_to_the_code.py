@@ -213,11 +213,26 @@ def test_every_test_that_a_page_names_by_its_path_is_there() -> None:
     assert not missing
 
 
-def test_each_promise_names_a_test() -> None:
+def test_each_promise_has_a_test_in_the_default_tier() -> None:
     text = (DOCS / "design/promises.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (?!Promise)[^-|][^|]*\|[^|]*\|([^|]*)\|$", text, re.M)
+    rows = re.findall(r"^\| (?!Promise)[^-|][^|]*\|[^|]*\|([^|]*)\|([^|]*)\|$", text, re.M)
     assert len(rows) > 20
-    assert all(re.search(r"`tests/[\w/]+\.py::test_\w+`", tests) for tests in rows)
+    named = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+    assert all(named.search(default) for default, _ in rows)
+    for tests, nightly in ((0, False), (1, True)):
+        for file, test in (found for row in rows for found in named.findall(row[tests])):
+            assert is_nightly(file, test) is nightly, f"{file}::{test}"
+
+
+def is_nightly(file: str, test: str) -> bool:
+    """By its own mark or its file's."""
+    module = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    (function,) = (node for node in ast.walk(module) if getattr(node, "name", "") == test)
+    marks = map(ast.unparse, function.decorator_list)
+    of_file = (ast.unparse(node) for node in module.body)
+    return any(mark.startswith("pytest.mark.nightly") for mark in marks) or any(
+        line.startswith("pytestmark") and "mark.nightly" in line for line in of_file
+    )
 
 
 def test_a_page_that_promises_something_links_to_the_tests() -> None:
