@@ -68,6 +68,6 @@ def _jobs(began: float, fixtures: dict[str, Any]) -> Iterator[str]:
 
 
 def _clusters(fixtures: dict[str, Any]) -> Iterator[str]:
-    for value in fixtures.values():
-        if isinstance(value, Cluster):
-            yield from value.story().splitlines()
+    clusters = {str(each.folder): each for each in fixtures.values() if isinstance(each, Cluster)}
+    for cluster in clusters.values():
+        yield from cluster.story().splitlines()
