@@ -105,6 +105,8 @@ class OutputCopies:
         found = workfolder.changed(container.task, container.given, [*self.folders, *without])
         paths: dict[str, str] = {}
         for name, signature in found.items():
+            if self._is_users_own(name):
+                continue  # it was too large to be copied, and is at home
             if name not in saved or (self._keep_saved and _fits(name, self._keep)):
                 self._news[name], paths[name] = signature.size, name
         for folder in self._others():
@@ -114,6 +116,14 @@ class OutputCopies:
                     name += "~"
                 self._news[name], paths[name] = signature.size, f"../{folder}/{inside}"
         self._kept = {name: path for name, path in paths.items() if _fits(name, self._keep)}
+
+    def _is_users_own(self, name: str) -> bool:
+        """Whether a file of the working folder is the very one of the user's source folder."""
+        origin = self._container.launch.origin
+        try:
+            return origin is not None and (self._container.task / name).samefile(Path(origin, name))
+        except OSError:
+            return False
 
     def _others(self) -> Iterator[str]:
         """Folders beside the working folder that programs are told to write to where the job file

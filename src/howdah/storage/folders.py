@@ -33,9 +33,31 @@ class Signature(NamedTuple):
     link: str = ""
     """Where a symbolic link within the folder points; it is kept as a link."""
 
+    def is_as(self, given: Signature | None) -> bool:
+        """Whether the file is as it was given to the programs. A hard link that is made or removed elsewhere
+        changes ``ctime_ns`` alone."""
+        return given is not None and given._replace(ctime_ns=self.ctime_ns) == self
+
 
 LEFT_OUT = Signature(0, 0, 0, 0)
 """Of what a scan leaves out, where it is noted that it was there."""
+
+
+def link_file(source: str | Path, target: str | Path) -> None:
+    """A hard link, which is a file to whatever walks through the folder; where there can be none (another
+    file system, another user's file) a symbolic one.
+
+    Raises:
+        FileExistsError: the target is there.
+        FileNotFoundError: the source is not there.
+        OSError: the target's folder cannot be written.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        Path(target).symlink_to(source)
 
 
 class FolderChanged(Exception):

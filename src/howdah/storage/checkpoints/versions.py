@@ -71,7 +71,7 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
         return {
             name: signature
             for name, signature in found.items()
-            if given.get(name) != signature and not name.startswith(self._without)
+            if not signature.is_as(given.get(name)) and not name.startswith(self._without)
         }
 
     def links_left_out(self) -> str:
