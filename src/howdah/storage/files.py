@@ -11,6 +11,15 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
 
+def own_umask() -> int:
+    """The umask of this process."""
+    mask = os.umask(
+        0o077
+    )  # there is no other way to read it; private, should another thread write now
+    os.umask(mask)
+    return mask
+
+
 def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
     """Create the folder, and each level above it that is missing, 0700 whatever the umask.
 

@@ -41,6 +41,7 @@ class LaunchSpecs:
         self._lease_s = lease_s
         self._secrets = secrets
         self._inside = places
+        self._umask = directory.meta().umask
         self._places = programs.ProgramPaths(
             python=places.python,
             bin=places.bin,
@@ -71,6 +72,7 @@ class LaunchSpecs:
             source=self._inside.source,
             origin=self._inside.origin,
             in_place=job.in_place,
+            umask=self._umask,
             files={**files.get("", {}), **files.get(command.task.role, {})},
             shared_dir=self._inside.shared_dir,
             python_path=self._inside.python_path,
