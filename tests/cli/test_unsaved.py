@@ -43,6 +43,16 @@ def test_the_command_does_not_end_as_if_all_were_well(
     (line,) = view.unsaved
     assert line.startswith("worker:0: ")
     assert store in line
+    (kept,) = newest().path.glob("unsaved/worker-0/1/*")
+    assert line.endswith(f"kept in {kept}")
+    assert [path.read_text() for path in kept.rglob("model")] == ["1"]
+    if "checkpoint" in table:
+        other = [
+            f"--set=checkpoint.store={tmp_path / 'other'}",
+            f"--set=env.STORE={tmp_path / 'no'}",
+        ]
+        again = howdah("rerun", "--resume", view.job_id, *other)
+        assert f"from checkpoint unsaved/worker-0/1/checkpoint of {view.job_id}" in again.told
 
 
 def test_a_sweep_does_not_end_as_if_all_were_well(tmp_path: Path) -> None:
@@ -120,6 +130,9 @@ def test_a_job_that_is_still_saving_is_not_shown_as_over(tmp_path: Path) -> None
     assert job in howdah("list", "--state", "running").text
     assert howdah("stop", "--now", job).text == f"{job} stopped"
     assert run.end() == 130
+    kept = newest().path / "unsaved/worker-0/1/checkpoint"
+    assert (kept / "model").read_text() == "1"
+    assert str(kept) in run.text
 
 
 def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None:

@@ -60,6 +60,39 @@ def link_file(source: str | Path, target: str | Path) -> None:
         Path(target).symlink_to(source)
 
 
+def set_aside(folder: Path, files: Mapping[str, str | Path], target: Path) -> Path | None:
+    """Let files that nothing has saved outlive ``folder``: the same under ``target``, by hard links, which need
+    no room, or else as copies.
+
+    ``files`` are paths relative to the folder by name there. What is there already stays, what cannot be put
+    there does not stop the others.
+
+    Returns where they are: ``target``; its name with ``-partly`` if some are missing; None if all are.
+    """
+    put = 0
+    for name, path in files.items():
+        place = target / name
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                os.link(folder / path, place, follow_symlinks=False)
+            except FileExistsError:
+                pass
+            except OSError:
+                import shutil  # the agent, which uses this module too, does without
+
+                half = place.with_name(f"{place.name}.tmp")
+                shutil.copy2(folder / path, half, follow_symlinks=False)
+                half.rename(place)
+            put += 1
+    if put == len(files):
+        return target if files else None
+    partly = target.with_name(f"{target.name}-partly")
+    with contextlib.suppress(OSError):
+        target.rename(partly)
+    return partly if put else None
+
+
 class FolderChanged(Exception):
     """A file changed while it was copied; the text names it. Try again once it is finished."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
-from howdah.storage.confined_paths import LeadsOutside, escaping, parts
+from howdah.storage.confined_paths import LeadsOutside, escaping, parts, to_name, to_text
 from howdah.storage.folders import Signature, links_left_out, scan
 from howdah.storage.stores.checkpoint_stores import MANIFEST, Store, open_store
 from howdah.wire.decoders import document_decoder
@@ -47,6 +47,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The job directory if the store is in it; it is not made again if it was removed."""
     spare: str = ""
     """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
+    unsaved: str = ""
+    """Where what the store has not taken in the end is put, so that it outlives the container; empty: nowhere."""
     origin: str = ""
     """As in `Manifest`, for a version that is a copy of another job's."""
     given: str = ""
@@ -93,7 +95,11 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1)
 def _given(path: str) -> dict[str, Signature]:
-    return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Signature])
+    found = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Signature])
+    return {
+        to_name(name): signature._replace(link=to_name(signature.link))
+        for name, signature in found.items()
+    }
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -196,9 +202,21 @@ def checksum(files: Iterable[SavedFile]) -> str:
     """One digest for a set of files: equal contents under equal names give equal digests."""
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path):
-        content = f"-> {file.link}" if file.link else f"{file.size} {file.sha256}"
-        digest.update(f"{file.path}\0{content}\n".encode())
+        content = f"-> {to_text(file.link)}" if file.link else f"{file.size} {file.sha256}"
+        digest.update(f"{to_text(file.path)}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def written(manifest: Manifest) -> bytes:
+    """The document that `read_manifest` reads."""
+    files = tuple(_each_name(to_text, file) for file in manifest.files)
+    document = msgspec.json.encode(msgspec.structs.replace(manifest, files=files))
+    return msgspec.json.format(document, indent=1)
+
+
+def _each_name(change: Callable[[str], str], file: SavedFile) -> SavedFile:
+    path, stored, link = map(change, (file.path, file.stored, file.link))
+    return msgspec.structs.replace(file, path=path, stored=stored, link=link)
 
 
 def read_manifest(store: Store, version: str) -> Manifest:
@@ -211,6 +229,8 @@ def read_manifest(store: Store, version: str) -> Manifest:
         manifest = document_decoder(Manifest)(store.manifest(version))
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise Damaged(f"its {MANIFEST} can't be read: {error}") from error
+    files = tuple(_each_name(to_name, file) for file in manifest.files)
+    manifest = msgspec.structs.replace(manifest, files=files)
     _check_names(manifest.files)
     if checksum(manifest.files) != manifest.checksum:
         raise Damaged(f"the checksum in its {MANIFEST} does not fit the list of files there")
