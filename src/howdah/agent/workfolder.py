@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,8 @@ MOST_COPIES = 1000
 """Copied in all. Files that come after that are linked too: a large source must not delay each start."""
 CACHES = ("__pycache__", "*.py[co]", ".ipynb_checkpoints", ".nfs*", ".DS_Store")
 """Names that nobody made."""
+
+_CORE = re.compile(r"core(\.\d+)?")
 
 _T = TypeVar("_T")
 
@@ -109,8 +112,21 @@ def changed(
     return {
         name: signature
         for name, signature in scan(task, CACHES).items()
-        if not signature.is_as(given.get(name)) and not f"{name}/".startswith(left_out)
+        if not signature.is_as(given.get(name))
+        and not f"{name}/".startswith(left_out)
+        and not _is_core(task / name)
     }
+
+
+def _is_core(path: Path) -> bool:
+    """Whether the system wrote it when a program crashed: as large as its memory, and not its work."""
+    if not _CORE.fullmatch(path.name):
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def place(task: Path, folder: str) -> Path:

@@ -7,11 +7,14 @@ there yet which of them would lead out.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+
+import msgspec
 
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 
@@ -76,6 +79,14 @@ def to_name(text: str) -> str:
 def shown(name: str) -> str:
     """A file's name for people; what is no text in it is replaced."""
     return _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", name)
+
+
+def encoded(document: object) -> bytes:
+    """As JSON; names in it that are no text are as `shown`."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return shown(json.dumps(msgspec.to_builtins(document), ensure_ascii=False)).encode()
 
 
 def parts(name: str) -> list[str]:

@@ -113,6 +113,23 @@ def _raise_others(error: OSError) -> None:
         raise error
 
 
+def empty_folders(folder: Path, ignore: Iterable[str] = ()) -> tuple[str, ...]:
+    """Folders below with nothing in them, by relative path, but for those below a name that fits ``ignore``."""
+    patterns = tuple(ignore)
+    found = (
+        Path(place).relative_to(folder)
+        for place, folders, files in os.walk(folder)
+        if not folders and not files and Path(place) != folder
+    )
+    return tuple(
+        sorted(
+            path.as_posix()
+            for path in found
+            if not any(fnmatch.fnmatchcase(part, each) for part in path.parts for each in patterns)
+        )
+    )
+
+
 def has_files(folder: str | Path) -> bool:
     """Whether there is a file in the folder or below."""
     return any(files for _, _, files in os.walk(folder))

@@ -14,7 +14,6 @@ where it could not do the work, it exits 1 after a last `CheckpointProblem`, and
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
-from howdah.storage.confined_paths import shown
+from howdah.storage.confined_paths import encoded
 from howdah.storage.errors import in_words, is_transient
 
 WORKS = ("restore", "publish", "watch", "push", "pull", "copy-outputs", "copy-log")
@@ -110,12 +109,7 @@ def _go_last() -> None:
 def _report(document: object) -> None:
     # A dead agent reads no more; what is to be saved is saved all the same.
     with contextlib.suppress(OSError):
-        try:
-            line = msgspec.json.encode(document)
-        except UnicodeEncodeError:  # it names a file whose name is no text
-            text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False)
-            line = shown(text).encode()
-        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.write(encoded(document) + b"\n")
         sys.stdout.flush()
 
 

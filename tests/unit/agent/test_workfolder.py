@@ -231,3 +231,10 @@ def test_a_launch_file_speaks_of_its_own_working_folder() -> None:
 def test_what_has_no_such_path_is_left_as_it_is() -> None:
     prepare = Prepare(task=WORKER, attempt=1, generation=1, ports=1, checkpoint={"store": "/s"})
     assert substitute(prepare, "/c") == prepare
+
+
+def test_what_the_system_writes_at_a_crash_is_no_work_of_a_program(tmp_path: Path) -> None:
+    for name, content in (("core", b"\x7fELF\2"), ("core.123", b"\x7fELF\2"), ("a/core", b"mine")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert list(changed(tmp_path, {})) == ["a/core"]

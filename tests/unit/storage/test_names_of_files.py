@@ -46,3 +46,35 @@ def test_what_a_helper_says_of_such_a_file_can_be_read(capfdbinary: Any) -> None
     helper._report(CheckpointProblem(problem=f"{NO_TEXT} is open"))
     said = msgspec.json.decode(capfdbinary.readouterr().out, type=CheckpointProblem)
     assert said.problem == f"{shown(NO_TEXT)} is open"
+
+
+def test_modes_and_empty_folders_come_back(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    (folder / "empty/deep").mkdir(parents=True)
+    (folder / "half.tmp/empty").mkdir(parents=True)
+    for name, mode in (("run.sh", 0o755), ("secret", 0o600), ("read-only", 0o444)):
+        (folder / name).write_text("")
+        (folder / name).chmod(mode)
+    place = str(tmp_path / "store")
+    assert publish(CheckpointSpec(folder=str(folder), store=place, ignore=("*.tmp",))) is not None
+    again = tmp_path / "again"
+    restore(CheckpointSpec(folder=str(again), store=place))
+    assert sorted(path.relative_to(again).as_posix() for path in again.rglob("*")) == [
+        "empty", "empty/deep", "read-only", "run.sh", "secret",
+    ]  # fmt: skip
+    modes = {path.name: path.stat().st_mode & 0o777 for path in again.iterdir() if path.is_file()}
+    assert modes == {"run.sh": 0o755, "secret": 0o600, "read-only": 0o444}
+
+
+@pytest.mark.parametrize("name", ["../out", "/out", "a", "a/b"])
+def test_an_empty_folder_of_a_manifest_stays_inside(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    (folder / "a").write_text("")
+    place = tmp_path / "store"
+    assert publish(CheckpointSpec(folder=str(folder), store=str(place))) is not None
+    (manifest,) = place.glob("*/manifest.json")
+    document = msgspec.json.decode(manifest.read_bytes()) | {"folders": [name]}
+    manifest.write_bytes(msgspec.json.encode(document))
+    restored = restore(CheckpointSpec(folder=str(tmp_path / "again"), store=str(place)))
+    assert restored.version is None and len(restored.skipped) == 1

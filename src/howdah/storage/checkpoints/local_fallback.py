@@ -40,6 +40,7 @@ def keep(spec: CheckpointSpec, tree: Tree) -> CheckpointSpec | None:
                 target.symlink_to(signature.link)
             else:
                 copy_proven(folder / path, target)
+                shutil.copymode(folder / path, target)
                 os.utime(target, ns=(signature.mtime_ns, signature.mtime_ns))
         if spec.look() != tree:
             raise FolderChanged(str(folder))

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Callable
@@ -35,7 +36,7 @@ from howdah.storage.checkpoints.versions import (
     written,
 )
 from howdah.storage.errors import Outdated
-from howdah.storage.folders import FolderChanged, Signature, Tree
+from howdah.storage.folders import FolderChanged, Signature, Tree, empty_folders
 from howdah.storage.stores.checkpoint_stores import (
     CLAIM,
     HDFS_PATIENCE_S,
@@ -161,6 +162,7 @@ class CheckpointUploader:
                 files=tuple(files),
                 checksum=checksum(files),
                 created=time.time(),
+                folders=() if self._spec.given else empty_folders(self._folder, self._spec.ignore),
                 job_id=self._spec.job_id,
                 task=self._spec.task,
                 generation=self._spec.generation,
@@ -193,6 +195,7 @@ class CheckpointUploader:
         return SavedFile(
             path=path,
             size=signature.size,
+            mode=stat.S_IMODE((self._folder / path).stat().st_mode) & 0o777,
             sha256=digest,
             mtime_ns=signature.mtime_ns,
             stored=stored if stored != path else "",

@@ -111,6 +111,8 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
     mtime_ns: int = 0
     """Restored too: programs pick the newest file by it."""
+    mode: int = 0
+    """Its permissions, which are restored; 0 in versions of older releases."""
     stored: str = ""
     """Its name in the version where that is not ``path``."""
     link: str = ""
@@ -129,6 +131,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     """Over all files; see `checksum`."""
     created: float
+    folders: tuple[str, ...] = ()
+    """Those that are empty, relative to the folder."""
     job_id: str = ""
     task: Task | None = None
     generation: int = 0
@@ -210,7 +214,8 @@ def checksum(files: Iterable[SavedFile]) -> str:
 def written(manifest: Manifest) -> bytes:
     """The document that `read_manifest` reads."""
     files = tuple(_each_name(to_text, file) for file in manifest.files)
-    document = msgspec.json.encode(msgspec.structs.replace(manifest, files=files))
+    folders = tuple(map(to_text, manifest.folders))
+    document = msgspec.json.encode(msgspec.structs.replace(manifest, files=files, folders=folders))
     return msgspec.json.format(document, indent=1)
 
 
@@ -230,28 +235,31 @@ def read_manifest(store: Store, version: str) -> Manifest:
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise Damaged(f"its {MANIFEST} can't be read: {error}") from error
     files = tuple(_each_name(to_name, file) for file in manifest.files)
-    manifest = msgspec.structs.replace(manifest, files=files)
-    _check_names(manifest.files)
+    folders = tuple(map(to_name, manifest.folders))
+    manifest = msgspec.structs.replace(manifest, files=files, folders=folders)
+    _check_names(manifest.files, manifest.folders)
     if checksum(manifest.files) != manifest.checksum:
         raise Damaged(f"the checksum in its {MANIFEST} does not fit the list of files there")
     return manifest
 
 
-def _check_names(files: Sequence[SavedFile]) -> None:
+def _check_names(files: Sequence[SavedFile], folders: Sequence[str]) -> None:
     """Refuse a list of files that would be written anywhere but in their folder: whoever can write to
     a store can write a manifest."""
     paths = {file.path for file in files}
     if len(paths) < len(files):
         raise Damaged(f"its {MANIFEST} names a file twice")
-    for file in files:
+    above: list[tuple[str, str, int | None]] = [(each.path, each.name, -1) for each in files]
+    above += [(folder, folder, None) for folder in folders]
+    for name, stored, last in above:
         try:
-            above = parts(file.path)[:-1]
-            parts(file.name)
+            found = parts(name)[:last]
+            parts(stored)
         except LeadsOutside as error:
             raise Damaged(f"its {MANIFEST} names a file outside of it: {error}") from error
-        for end in range(1, len(above) + 1):
-            if (path := "/".join(above[:end])) in paths:
-                raise Damaged(f"its {MANIFEST} names {file.path!r}, below {path!r}, a link or file")
+        for end in range(1, len(found) + 1):
+            if (path := "/".join(found[:end])) in paths:
+                raise Damaged(f"its {MANIFEST} names {name!r}, below {path!r}, a link or file")
     if outside := escaping({file.path: file.link for file in files if file.link}):
         name = min(outside)
         link = next(file.link for file in files if file.path == name)
