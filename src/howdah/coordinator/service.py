@@ -186,6 +186,7 @@ class Coordinator:
             backend.lease_s,
             backend.places(self.job, directory),
             secrets,
+            umask=self.meta.umask,
         )
         self.executor: Executor = Executor(
             backend,

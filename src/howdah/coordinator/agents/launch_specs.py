@@ -34,14 +34,17 @@ class LaunchSpecs:
         lease_s: float,
         places: Places,
         secrets: ContainerSecrets,
+        *,
+        umask: int | None = None,
     ) -> None:
+        """``umask``: the programs'."""
         self._job = job
         self._plan = plan
         self._directory = directory
         self._lease_s = lease_s
         self._secrets = secrets
         self._inside = places
-        self._umask = directory.meta().umask
+        self._umask = umask
         self._places = programs.ProgramPaths(
             python=places.python,
             bin=places.bin,
