@@ -39,6 +39,16 @@ def test_the_command_does_not_end_as_if_all_were_well(tmp_path: Path, table: str
     (line,) = view.unsaved
     assert line.startswith("worker:0: ")
     assert store in line
+    (kept,) = newest().path.glob("unsaved/worker-0/1/*")
+    assert line.endswith(f"kept in {kept}")
+    assert [path.read_text() for path in kept.rglob("model")] == ["1"]
+    if "checkpoint" in table:
+        other = [
+            f"--set=checkpoint.store={tmp_path / 'other'}",
+            f"--set=env.STORE={tmp_path / 'no'}",
+        ]
+        again = howdah("rerun", "--resume", view.job_id, *other)
+        assert f"from checkpoint unsaved/worker-0/1/checkpoint of {view.job_id}" in again.told
 
 
 @pytest.mark.nightly
@@ -68,6 +78,29 @@ pathlib.Path("made/model").write_text("1")
 print("begun", flush=True)
 time.sleep(600)
 """
+
+
+@pytest.mark.nightly
+def test_a_job_that_is_still_saving_is_not_shown_as_over(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "settle": "1ms"}
+    run = start(
+        "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
+    )
+    run.until_line("begun")
+    job = newest().job_id
+    assert "is being stopped" in howdah("stop", job, "--no-wait").text
+    run.until_line("is saving its checkpoint")
+    status = howdah("status", job).text
+    assert f"{job} finishing for " in status
+    assert f"howdah stop --now {job}" in status
+    assert "howdah rerun" not in status
+    assert job in howdah("list", "--state", "running").text
+    assert howdah("stop", "--now", job).text == f"{job} stopped"
+    assert run.end() == 130
+    kept = newest().path / "unsaved/worker-0/1/checkpoint"
+    assert (kept / "model").read_text() == "1"
+    assert str(kept) in run.text
 
 
 @pytest.mark.nightly

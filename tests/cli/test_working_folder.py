@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,31 @@ def test_in_place_keeps_no_checkpoints_and_says_so(folder: Path) -> None:
     run = howdah("run", "--in-place", str(file), code=2)
     assert "in-place" in run.told
     assert "[checkpoint]" in run.told
+
+
+def test_programs_have_the_submitters_umask(tmp_path: Path) -> None:
+    """What they write to a folder that a team shares can be read there."""
+    shared = tmp_path / "shared"
+    program = f"import pathlib\npathlib.Path({str(shared)!r}).mkdir()\nopen({str(shared / 'data')!r}, 'w')\n"
+    file = job_file(tmp_path, program)
+    before = os.umask(0o027)
+    try:
+        howdah("run", str(file))
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (shared, shared / "data")]
+    assert modes == [0o750, 0o640]
+    assert newest().path.stat().st_mode & 0o777 == 0o700
+
+
+def test_files_whose_names_are_no_text_are_saved_and_kept(tmp_path: Path) -> None:
+    name = b"caf\xe9.bin"
+    program = (
+        f"for folder in (b'made/', b'results/', b''): open(folder + {name!r}, 'w').write('1')\n"
+    )
+    tables = {"checkpoint": {"folder": "made"}, "outputs": {"folders": ["results"], "keep": "all"}}
+    howdah("run", str(job_file(tmp_path, program, **tables)))
+    view = gone(newest())
+    assert view.unsaved == ()
+    for folder in ("checkpoints/000001", "outputs/worker-0/results", "outputs/worker-0"):
+        assert os.path.exists(os.fsencode(newest().path / folder) + b"/" + name)

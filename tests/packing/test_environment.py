@@ -357,3 +357,23 @@ def test_without_uv_it_is_said_where_one_was_looked_for_and_what_to_do(
         PackingError, match=rf"there is none in {tmp_path}/bin or on PATH; install it"
     ):
         uv.of_requirements(tmp_path / "requirements.txt")
+
+
+def test_what_wheels_put_beside_the_packages_is_shipped_too(tmp_path: Path, cache: Path) -> None:
+    """MPI, MKL and TBB have libraries in ``lib``, Jupyter has data in ``share`` and settings in ``etc``."""
+    folder = environments.venv(tmp_path / "env", environments.wheel(tmp_path))
+    (folder / "lib/mpi").mkdir()
+    (folder / "lib/libmpi.so.12.0").write_text("ELF")
+    (folder / "lib/libmpi.so.12").symlink_to("libmpi.so.12.0")
+    for name in ("share/jupyter/kernel.json", "etc/settings.cfg", "bin/data.txt", "bin/tools/run"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    archive = pack(tmp_path, cache, venv=str(folder))
+    place = unpack(archive, tmp_path / "elsewhere")
+    assert (place / "lib/libmpi.so.12").readlink() == Path("libmpi.so.12.0")
+    assert (place / "lib/libmpi.so.12").read_text() == "ELF"
+    for name in ("share/jupyter/kernel.json", "etc/settings.cfg", "bin/data.txt", "bin/tools/run"):
+        assert (place / name).read_text() == name
+    assert not (place / "pyvenv.cfg").exists() and not (place / "bin/activate").exists()
+    assert any(note.startswith("left out: byte code") for note in archive.notes)
+    assert run(place / "bin/python", "-c", "import tiny; tiny.main()") == f"tiny 1.0 {place}"

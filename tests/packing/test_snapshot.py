@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.packing.archives import PackingError
 from howdah.packing.snapshot import snapshot
 
 
@@ -88,13 +89,43 @@ def test_links_lead_where_they_led(folder: Path, tmp_path: Path) -> None:
 def test_what_is_too_much_is_linked_and_named(folder: Path, tmp_path: Path) -> None:
     (folder / "data.bin").write_bytes(b"x" * 5000)
     note = snapshot(folder, tmp_path / "copy", most_bytes=1000)
-    assert (tmp_path / "copy/data.bin").resolve() == folder / "data.bin"
-    assert not (tmp_path / "copy/train.py").is_symlink()
+    assert (tmp_path / "copy/data.bin").samefile(folder / "data.bin")
+    assert not (tmp_path / "copy/train.py").samefile(folder / "train.py")
     assert "data.bin (5.0 kB) are not copied" in note
-    note = snapshot(folder, tmp_path / "other", most_files=3)
-    assert (tmp_path / "other/pkg/model.py").exists()
-    assert (tmp_path / "other/pkg/deep").resolve() == folder / "pkg/deep"
-    assert "pkg/deep/ are not copied" in note
+    note = snapshot(folder, tmp_path / "other", most_copies=3)
+    assert not (tmp_path / "other/pkg/model.py").samefile(folder / "pkg/model.py")
+    assert (tmp_path / "other/pkg/deep/data.txt").samefile(folder / "pkg/deep/data.txt")
+    assert "pkg/deep/data.txt (4 bytes) are not copied" in note
+
+
+def test_the_copy_of_a_large_folder_has_the_same_folders_and_files(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Whatever walks through it finds all: links to folders are passed over by most."""
+    for number in range(20):
+        (folder / f"data/{number}").mkdir(parents=True)
+        (folder / f"data/{number}/row.txt").write_text("")
+    snapshot(folder, tmp_path / "copy", most_copies=5, most_bytes=3)
+    walked = [
+        {Path(p).relative_to(top): (d, f) for p, d, f in os.walk(top)}
+        for top in (folder, tmp_path / "copy")
+    ]
+    assert walked[0].keys() == walked[1].keys()
+    assert all(sorted(walked[0][p][1]) == sorted(walked[1][p][1]) for p in walked[0])
+    assert not any(path.is_symlink() for path in (tmp_path / "copy").rglob("*"))
+
+
+def test_too_many_files_are_refused_with_what_to_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("howdah.packing.snapshot.MOST_FILES", 2)
+    with pytest.raises(PackingError) as refused:
+        snapshot(folder, tmp_path / "copy")
+    assert all(way in str(refused.value) for way in ("ignore = [", "link = [", "--in-place"))
+    snapshot(folder, tmp_path / "ignoring", ignore=["deep/", "*.nothing"])
+    assert not (tmp_path / "ignoring/pkg/deep").exists()
+    snapshot(folder, tmp_path / "linking", link=["pkg"])
+    assert (tmp_path / "linking/pkg").readlink() == folder / "pkg"
 
 
 def test_what_cannot_be_read_or_is_no_file_is_linked(folder: Path, tmp_path: Path) -> None:
@@ -143,5 +174,5 @@ def test_what_cannot_share_blocks_is_copied_as_far_as_that_is_little(
     for name in ("weights.bin", "data/little", "train.py"):
         assert not (copy / name).is_symlink()
         assert (copy / name).read_bytes() == (folder / name).read_bytes()
-    assert (copy / "data/large").readlink() == folder / "data/large"
+    assert (copy / "data/large").samefile(folder / "data/large")
     assert "data/large (2.1 MB) are not copied" in note and "weights" not in note

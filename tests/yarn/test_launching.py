@@ -158,6 +158,18 @@ def test_secret_keys_are_read_as_hadoop_writes_them(secrets: dict[str, bytes]) -
         path.unlink()
 
 
+@pytest.mark.parametrize("url", ["hdfs://n/my jobs/j", "hdfs://n/a;b&c|d/j", "hdfs://n/(j)#1?*"])
+def test_a_store_of_any_name_is_one_word_of_the_masters_command(url: str, tmp_path: Path) -> None:
+    (command,) = launch_context.master(LOCAL_RESOURCES, url, Credentials(), Acl()).command
+    command = command.replace("<LOG_DIR>", str(tmp_path)).replace(
+        "exec ./runtime/bin/python3", "printf '%s\\n'"
+    )
+    script = f'/bin/bash -c "{command.removeprefix("exec ")}"'  # as a NodeManager writes it
+    subprocess.run(["/bin/bash", "-c", script], check=True, cwd=tmp_path)
+    assert (tmp_path / "master.log").read_text().splitlines()[-1] == url
+    assert launch_context.url(url).file == url.removeprefix("hdfs://n")
+
+
 def test_urls_keep_the_case_of_a_name_service() -> None:
     told = launch_context.url("hdfs://MyCluster/a/b")
     assert (told.scheme, told.host, told.port, told.file) == ("hdfs", "MyCluster", -1, "/a/b")

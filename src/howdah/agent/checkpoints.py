@@ -20,13 +20,18 @@ from howdah.agent import workfolder
 from howdah.agent.children import NOT_INSTALLED, Helper, HelperProblem, module
 from howdah.agent.container import ContainerContext
 from howdah.core.messages import CheckpointSaved
-from howdah.storage.folders import Tree, scan
+from howdah.storage import layout
+from howdah.storage.confined_paths import to_text
+from howdah.storage.folders import Tree, scan, set_aside
 from howdah.wire.messages import Prepare, Start
 
 log: logging.Logger = logging.getLogger(__name__)
 
 UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
+
+SPARE, FILES = "unsaved-checkpoint", "files"
+"""A sound state that the store does not take: see `howdah.storage.checkpoints.local_fallback`."""
 
 SHOWN_DIGITS = 12
 """Of a checksum, where it is shown to people."""
@@ -207,7 +212,24 @@ class Checkpoints:
             if self._last:
                 what = why or f"{self._spec['store']} has not taken it"
                 why = f"{what}; no more time than {limit_s:g} s was left"
+                if place := self._rescue():
+                    why += f"; it is kept in {place}"
         return (f"{self._spec['folder']}: {why}",) if why else ()
+
+    def _rescue(self) -> str:
+        """Put what the watcher came to no end with where it outlives the container; returns where that is."""
+        place = self._container.unsaved(self._prepare, layout.CHECKPOINT)
+        sound = self._container.work / SPARE / FILES
+        # A program that was killed may have torn what it was writing.
+        folder = sound if self._last.startswith("end") and sound.is_dir() else self.folder
+        given = self._container.given if folder == self._container.task else {}
+        ignore = () if self._spec is None else self._spec.get("ignore", ())
+        files = {
+            name: name
+            for name, signature in scan(folder, ignore).items()
+            if not signature.is_as(given.get(name))
+        }
+        return str((place and set_aside(folder, files, place)) or "")
 
     async def _watch_once_written(self, spec: dict[str, Any], before: Tree) -> None:
         """The same where most tasks never write: only then is there a process for it."""
@@ -289,10 +311,16 @@ class Checkpoints:
         prepare = self._prepare
         document = {"generation": prepare.generation, "attempt": prepare.attempt, **spec}
         document |= {"folder": str(self.folder), "task": prepare.task}
-        document["spare"] = str(self._container.work / "unsaved-checkpoint")
+        document["spare"] = str(self._container.work / SPARE)
+        document["unsaved"] = str(self._container.unsaved(prepare, layout.CHECKPOINT) or "")
         document["job_dir"] = self._container.job_dir_of(document["store"])
         if self.folder == self._container.task:
-            given = msgspec.json.encode(self._container.given)
+            given = msgspec.json.encode(
+                {
+                    to_text(name): signature._replace(link=to_text(signature.link))
+                    for name, signature in self._container.given.items()
+                }
+            )
             document["given"] = self._container.write_private("given.json", given)
             document["without"] = (prepare.outputs or {}).get("folders", ())
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))

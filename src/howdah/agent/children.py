@@ -69,6 +69,8 @@ class Children:
         self._listeners: list[Callable[[], None]] = []
         self.subreaper: bool = become_subreaper()
         """Whether orphaned descendants come to us."""
+        self.umask: int = -1
+        """Of the user's programs; -1: that of this process."""
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
 
     def close(self) -> None:
@@ -84,6 +86,7 @@ class Children:
         stdout: int | None = subprocess.DEVNULL,
         stderr: int | None = subprocess.DEVNULL,
         terminal: bool = False,
+        umask: int = -1,
     ) -> Child:
         """Start a program as the leader of a session and process group of its own.
 
@@ -103,6 +106,7 @@ class Children:
                 stderr=stderr,
                 start_new_session=True,
                 preexec_fn=_take_terminal if terminal else None,
+                umask=umask,
             )
         child = Child(process, self._loop.create_future())
         self._known[child.pid] = child

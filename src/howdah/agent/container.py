@@ -35,6 +35,7 @@ class ContainerContext:
     ) -> None:
         self.launch = launch
         self.children = children
+        children.umask = -1 if launch.umask is None else launch.umask
         self.watchdog = watchdog
         self.sockets = sockets
         """A private folder with a short path."""
@@ -82,6 +83,15 @@ class ContainerContext:
         """The job directory's URL if the place is in it: helpers do not make it again."""
         url = self.launch.log_store
         return url if url is not None and place.startswith(f"{url.rstrip('/')}/") else None
+
+    def unsaved(self, of: Prepare, what: str) -> Path | None:
+        """Where in the job directory that is put which the attempt could not save; None where the job
+        directory is elsewhere."""
+        if self.launch.log_store is not None:
+            return None
+        task = f"{of.task.role}-{of.task.index}"
+        # The job directory holds the folder of logs.
+        return self.logs.parent / layout.UNSAVED / task / str(of.attempt) / what
 
     def own_pids(self) -> Collection[int]:
         """Processes of the agent's own: no part of an attempt."""

@@ -16,7 +16,8 @@ from howdah.agent.children import Helper, HelperProblem, module
 from howdah.agent.container import ContainerContext
 from howdah.core.messages import Made, Task
 from howdah.storage import layout
-from howdah.storage.folders import has_files
+from howdah.storage.confined_paths import shown, to_text
+from howdah.storage.folders import has_files, scan, set_aside
 from howdah.wire.messages import Mirror, Prepare, Start
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -105,6 +106,8 @@ class OutputCopies:
         found = workfolder.changed(container.task, container.given, [*self.folders, *without])
         paths: dict[str, str] = {}
         for name, signature in found.items():
+            if self._is_users_own(name):
+                continue  # it was too large to be copied, and is at home
             if name not in saved or (self._keep_saved and _fits(name, self._keep)):
                 self._news[name], paths[name] = signature.size, name
         for folder in self._others():
@@ -114,6 +117,14 @@ class OutputCopies:
                     name += "~"
                 self._news[name], paths[name] = signature.size, f"../{folder}/{inside}"
         self._kept = {name: path for name, path in paths.items() if _fits(name, self._keep)}
+
+    def _is_users_own(self, name: str) -> bool:
+        """Whether a file of the working folder is the very one of the user's source folder."""
+        origin = self._container.launch.origin
+        try:
+            return origin is not None and (self._container.task / name).samefile(Path(origin, name))
+        except OSError:
+            return False
 
     def _others(self) -> Iterator[str]:
         """Folders beside the working folder that programs are told to write to where the job file
@@ -132,7 +143,7 @@ class OutputCopies:
         return Made(
             files=len(self._news),
             size=sum(self._news.values()),
-            names=tuple(largest[:_NAMED]),
+            names=tuple(map(shown, largest[:_NAMED])),
             kept=self._copied_news,
             place=self._store if self._copied_news else "",
         )
@@ -147,7 +158,7 @@ class OutputCopies:
         document = {
             "base": str(self._container.task),
             "folders": self.folders,
-            "files": self._kept,
+            "files": {to_text(name): to_text(path) for name, path in self._kept.items()},
             "store": self._store,
             "job_dir": self._container.job_dir_of(self._store),
             "attempt": self._prepare.attempt,
@@ -181,13 +192,25 @@ class OutputCopies:
             self._lost = tuple(f"{name}: {problem}" for name in self._names())
 
     def unsaved(self, limit_s: float) -> tuple[str, ...]:
-        """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
-        if self._lost is not None:
-            return self._lost
-        why = self.trouble or f"not copied to {self._store}"
-        return tuple(
-            f"{name}: {why}; no more time than {limit_s:g} s was left" for name in self._names()
-        )
+        """What could not be saved in ``limit_s`` seconds, why, and where it is kept; a line for each folder."""
+        lost = self._lost
+        if lost is None:
+            why = self.trouble or f"not copied to {self._store}"
+            no_time = f"no more time than {limit_s:g} s was left"
+            lost = tuple(f"{name}: {why}; {no_time}" for name in self._names())
+        if lost and (place := self._rescue()):
+            return tuple(f"{line}; kept in {place}" for line in lost)
+        return lost
+
+    def _rescue(self) -> str:
+        """Put the files where they outlive the container; returns where that is."""
+        task, place = self._container.task, self._container.unsaved(self._prepare, layout.OUTPUTS)
+        files = dict(self._kept)
+        for folder in self.folders:
+            path = self._path(folder)
+            inside = [folder] if path.is_file() else [f"{folder}/{name}" for name in scan(path)]
+            files |= {name: name for name in inside}
+        return str((place and set_aside(task, files, place)) or "")
 
     def _names(self) -> Iterator[str]:
         """What there is to copy, in words."""

@@ -182,6 +182,7 @@ class _Command:
                 stdout=theirs[1],
                 stderr=theirs[2],
                 terminal=wanted.terminal,
+                umask=children.umask,
             )
         except BaseException:
             self._close()

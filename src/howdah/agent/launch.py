@@ -61,6 +61,8 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """Address to advertise, if set."""
     interface: str | None = None
     ports: tuple[int, int] = (20000, 29999)
+    umask: int | None = None
+    """Of the programs: the submitter's. None: the agent's own, which is private."""
     gpus: tuple[str, ...] | None = ()
     """UUIDs of the container's devices; None where it has some and it is not known which: programs see
     what the container shows them."""

@@ -171,7 +171,12 @@ class Programs:
         error, error_in = self._forwarder.pipe()
         try:
             child = self._children.start(
-                spec.argv, env=env, cwd=self._folder, stdout=output_in, stderr=error_in
+                spec.argv,
+                env=env,
+                cwd=self._folder,
+                stdout=output_in,
+                stderr=error_in,
+                umask=self._children.umask,
             )
         except (OSError, ValueError) as problem:
             os.close(output)

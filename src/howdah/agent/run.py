@@ -171,6 +171,7 @@ class ProgramRun:
         return Heartbeat(
             attempt=self._start.attempt,
             sample=sample,
+            points=self._reported.take_points(),
             progress_s=progress_s,
             log_size=self._log.offset,
             step=self._reported.step,

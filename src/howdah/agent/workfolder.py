@@ -1,7 +1,8 @@
 """A task's working folder, and the container's folder in what a coordinator writes.
 
 Programs start in ``<work_dir>/task``, which has the source's folders as folders of its own, its small
-files as copies, and the rest as links: what they write beside their script stays in the container.
+files as copies, and the other files as links, one by one: what they write beside their script stays in
+the container, and what walks through the folder finds every file.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -18,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from howdah.agent.launch import HERE
-from howdah.storage.folders import LEFT_OUT, Signature, scan
+from howdah.storage.folders import LEFT_OUT, Signature, link_file, scan
 
 TASK = "task"
 
@@ -26,11 +28,11 @@ COPIED_BYTES = 1 << 20
 """Files up to this size are copied; larger ones are links to the source's file."""
 MOST_BYTES = 64 << 20
 MOST_COPIES = 1000
-"""Copied in all. What comes after that is linked too: a large source must not delay each start."""
+"""Copied in all. Files that come after that are linked too: a large source must not delay each start."""
 CACHES = ("__pycache__", "*.py[co]", ".ipynb_checkpoints", ".nfs*", ".DS_Store")
 """Names that nobody made."""
-MOST_ENTRIES = 20_000
-"""Entries of the source, the upper levels first. Folders that come after them are links as a whole."""
+
+_CORE = re.compile(r"core(\.\d+)?")
 
 _T = TypeVar("_T")
 
@@ -71,12 +73,12 @@ def make(
     own = {parts for parts in map(_parts, folders) if parts}
     filling = _Filling(task, own)
     for name, path in files.items():
-        filling.put((name,), Path(path))
+        filling.put((name,), path)
         if (name,) not in own and not (task / name).exists():
             raise FileNotFoundError(errno.ENOENT, f"{name!r}, of the job's files, is gone", path)
     filling.below()
     if source is not None:
-        filling.all_of((), source)
+        filling.all_of((), str(source))
         filling.below()
     for parts in own:
         task.joinpath(*parts[:-1]).mkdir(parents=True, exist_ok=True)
@@ -110,8 +112,21 @@ def changed(
     return {
         name: signature
         for name, signature in scan(task, CACHES).items()
-        if given.get(name) != signature and not f"{name}/".startswith(left_out)
+        if not signature.is_as(given.get(name))
+        and not f"{name}/".startswith(left_out)
+        and not _is_core(task / name)
     }
+
+
+def _is_core(path: Path) -> bool:
+    """Whether the system wrote it when a program crashed: as large as its memory, and not its work."""
+    if not _CORE.fullmatch(path.name):
+        return False
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x7fELF"
+    except OSError:
+        return False
 
 
 def place(task: Path, folder: str) -> Path:
@@ -132,12 +147,12 @@ class _Filling:
 
     def __init__(self, task: Path, own: set[tuple[str, ...]]) -> None:
         self.made: set[str] = set()
-        self._task = task
+        self._task = str(task)
         self._own = own
         self._on_the_way = {parts[:end] for parts in own for end in range(1, len(parts))}
-        self._folders: deque[tuple[tuple[str, ...], Path]] = deque()
+        self._folders: deque[tuple[tuple[str, ...], str]] = deque()
         """Those that were made and are not filled yet."""
-        self._entries = self._bytes = self._copies = 0
+        self._bytes = self._copies = 0
 
     def below(self) -> None:
         """Fill the folders that were made, the upper ones first."""
@@ -145,41 +160,43 @@ class _Filling:
             with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
                 self.all_of(*self._folders.popleft())
 
-    def all_of(self, parts: tuple[str, ...], source: Path) -> None:
+    def all_of(self, parts: tuple[str, ...], source: str) -> None:
         """Put there what is in a folder of the source."""
         for entry in os.scandir(source):
-            self.put((*parts, entry.name), Path(entry.path))
+            self.put((*parts, entry.name), entry.path)
 
-    def put(self, parts: tuple[str, ...], source: Path) -> None:
+    # Not with pathlib: there may be many thousands of them.
+    def put(self, parts: tuple[str, ...], source: str) -> None:
         """Put one entry there, unless there is something or it is the task's own folder."""
-        if parts in self._own or self._task.is_relative_to(source):
+        if parts in self._own or f"{self._task}/".startswith(f"{source}/"):
             return  # a job's folder may be in the source folder: that ends nowhere
-        self._entries += 1
-        target = self._task.joinpath(*parts)
+        name = "/".join(parts)
+        target = f"{self._task}/{name}"
         try:
-            status = source.lstat()
+            status = os.lstat(source)
         except FileNotFoundError:
             return  # it went away meanwhile
-        room = self._entries <= MOST_ENTRIES
-        on_the_way = parts in self._on_the_way and source.is_dir()
-        if (stat.S_ISDIR(status.st_mode) and room) or on_the_way:
-            if not target.is_symlink():
+        on_the_way = parts in self._on_the_way and os.path.isdir(source)
+        if stat.S_ISDIR(status.st_mode) or on_the_way:
+            if not Path(target).is_symlink():
                 with contextlib.suppress(FileExistsError):
-                    target.mkdir(mode=stat.S_IMODE(status.st_mode) | 0o700)
-                if target.is_dir():
+                    Path(target).mkdir(mode=stat.S_IMODE(status.st_mode) | 0o700)
+                if os.path.isdir(target):
                     self._folders.append((parts, source))
             return
         try:
-            if not (stat.S_ISREG(status.st_mode) and room and self._copied(source, target, status)):
-                target.symlink_to(_target(source, status, len(parts)))
-            self.made.add("/".join(parts))
+            if not stat.S_ISREG(status.st_mode):
+                Path(target).symlink_to(_target(source, status, len(parts)))
+            elif not self._copied(source, target, status):
+                link_file(source, target)
+            self.made.add(name)
         except FileExistsError:
             return
         except FileNotFoundError:
             if os.path.lexists(source):
                 raise  # or it went away meanwhile
 
-    def _copied(self, source: Path, target: Path, status: os.stat_result) -> bool:
+    def _copied(self, source: str, target: str, status: os.stat_result) -> bool:
         size = status.st_size
         if size > COPIED_BYTES or self._bytes + size > MOST_BYTES or self._copies == MOST_COPIES:
             return False
@@ -199,11 +216,11 @@ class _Filling:
         return True
 
 
-def _target(source: Path, status: os.stat_result, depth: int) -> str:
+def _target(source: str, status: os.stat_result, depth: int) -> str:
     """What a link in the working folder points to: a link within the source stays one within."""
     if stat.S_ISLNK(status.st_mode):
-        target = source.readlink()
-        inside = os.path.normpath("/".join(["x"] * (depth - 1) + [str(target)]))
-        if not target.is_absolute() and not inside.startswith(".."):
-            return str(target)
-    return str(source)
+        target = os.readlink(source)  # noqa: PTH115 - as above
+        inside = os.path.normpath("/".join(["x"] * (depth - 1) + [target]))
+        if not Path(target).is_absolute() and not inside.startswith(".."):
+            return target
+    return source

@@ -24,6 +24,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     time: float
     """When the coordinator heard of it: seconds since the epoch, by the job's clock."""
+    step: float | None = None
+    """The newest step that the program had reported."""
     cpu: float | None = None
     """Cores in use since the measurement before (1.0 is one core)."""
     rss_mb: float | None = None
@@ -57,7 +59,7 @@ def measurements(
 
 
 def _measurement(task: Task, attempt: int, sample: Sample) -> Measurement:
-    fields = {name: getattr(sample, name) for name in ("time", *MEASURED, "values")}
+    fields = {name: getattr(sample, name) for name in ("time", "step", *MEASURED, "values")}
     return Measurement(task=str(task), attempt=attempt, **fields)
 
 
@@ -69,7 +71,11 @@ def last(found: Iterable[Measurement]) -> list[Measurement]:
         if before is None or each.attempt > before.attempt:
             newest[each.task] = each
         elif each.attempt == before.attempt:
-            known = {name: value for name in MEASURED if (value := getattr(each, name)) is not None}
+            known = {
+                name: value
+                for name in ("step", *MEASURED)
+                if (value := getattr(each, name)) is not None
+            }
             newest[each.task] = msgspec.structs.replace(
                 before, time=each.time, values={**before.values, **each.values}, **known
             )

@@ -187,6 +187,7 @@ class Coordinator:
             backend.places(self.job, directory),
             secrets,
             secret_variables.read(directory.secrets),
+            umask=self.meta.umask,
         )
         self.executor: Executor = Executor(
             backend,

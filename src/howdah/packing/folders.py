@@ -14,7 +14,18 @@ from howdah.packing.archives import PackingError, SizeRow
 from howdah.packing.ignore_rules import Rules
 from howdah.packing.tarball import TarEntry, is_executable
 
+MOST_FILES = 200_000
+"""A folder with more is refused: each task gets all of them, one by one, which would take minutes."""
 _TOLD = 5
+
+
+def too_many_files(folder: Path) -> PackingError:
+    """What is said of a source folder that is refused because of their number."""
+    return PackingError(
+        f"{folder} has more than {MOST_FILES:,} files, and each task gets a folder with all of them. Leave out "
+        'what the programs do not need (ignore = ["old-runs"] in the job file); or, on this machine, link '
+        'folders as a whole that they open by path (link = ["data"]), or run in your own folder (--in-place)'
+    )
 
 
 class FolderContent(msgspec.Struct, frozen=True):

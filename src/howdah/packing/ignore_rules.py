@@ -63,6 +63,10 @@ class Rules:
         found = [(folder, spec) for name in FILES if (spec := _read(folder / name))]
         return Rules([*self._specs, *found]) if found else self
 
+    def with_(self, folder: Path, spec: GitIgnoreSpec) -> Rules:
+        """The same, and patterns that come after them."""
+        return Rules([*self._specs, (folder, spec)])
+
     def leave_out(self, path: Path, *, is_folder: bool) -> bool:
         """Whether it, or with it all that is in it, is left out."""
         for folder, spec in reversed(self._specs):
@@ -75,11 +79,11 @@ class Rules:
         return False
 
 
-def rules(folder: Path) -> Rules:
-    """The patterns in force in a source folder.
+def rules(folder: Path, ignore: Sequence[str] = ()) -> Rules:
+    """The patterns in force in a source folder; ``ignore`` are the job file's, which come last.
 
     Raises:
-        PackingError: an ignore file cannot be read.
+        PackingError: an ignore file cannot be read, or a pattern means nothing.
     """
     always = Rules([(folder, GitIgnoreSpec.from_lines(ALWAYS))])
     found = always
@@ -89,7 +93,17 @@ def rules(folder: Path) -> Rules:
         if found.leave_out(child, is_folder=True):
             found = always  # Git ignores the folder as a whole, and it was named all the same
             break
-    return found.below(folder)
+    found = found.below(folder)
+    return found.with_(folder, _understood(ignore, "ignore")) if ignore else found
+
+
+def only(folder: Path, ignore: Sequence[str]) -> Rules:
+    """The job file's patterns alone.
+
+    Raises:
+        PackingError: a pattern means nothing.
+    """
+    return Rules([(folder, _understood(ignore, "ignore"))], fixed=True)
 
 
 def only_caches(folder: Path) -> Rules:
@@ -116,11 +130,15 @@ def _read(path: Path) -> GitIgnoreSpec | None:
         return None
     except OSError as error:
         raise PackingError(f"{path} cannot be read: {error.strerror or error}") from error
+    return _understood(text.splitlines(), path)
+
+
+def _understood(patterns: Sequence[str], where: object) -> GitIgnoreSpec:
     # To Git three stars are one. To the library they are three, which take for ever to match.
-    lines = [_STARS.sub("*", line) for line in text.splitlines()]
+    lines = [_STARS.sub("*", line) for line in patterns]
     if crowded := next((line for line in lines if line.count("*") > MOST_STARS), None):
-        raise PackingError(f"{path}: {crowded[:80]!r} has more than {MOST_STARS} stars")
+        raise PackingError(f"{where}: {crowded[:80]!r} has more than {MOST_STARS} stars")
     try:
         return GitIgnoreSpec.from_lines(lines)
     except (GitIgnorePatternError, re.error) as error:
-        raise PackingError(f"{path}: {error}") from error
+        raise PackingError(f"{where}: {error}") from error

@@ -12,6 +12,7 @@ from howdah.packing import files as lines
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache
 from howdah.packing.files import FilesLine, fetched, is_url, path_of, understand
+from howdah.packing.folders import MOST_FILES
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.packing.unpacking import unpack
 from howdah.spec.model import Job
@@ -82,7 +83,10 @@ def _placed(
             Cache(cache).hold(archive)
     else:
         path = path_of(place, folder)
-        if path.is_dir() or (path.is_file() and not wanted.unpack):
+        if path.is_dir():
+            _refuse_many(path)
+            return [(wanted.name, str(path))]
+        if path.is_file() and not wanted.unpack:
             return [(wanted.name, str(path))]
         if not path.is_file():
             raise PackingError(f"files: there is no file or folder {path}")
@@ -92,6 +96,17 @@ def _placed(
     if wanted.unpack:
         return [(wanted.name, str(_unpacked(archive, cache, progress)))]
     return [(wanted.name, str(archive.path))]
+
+
+def _refuse_many(folder: Path) -> None:
+    files = 0
+    for _, _, names in os.walk(folder):
+        files += len(names)
+        if files > MOST_FILES:
+            raise PackingError(
+                f"files: {folder} has more than {MOST_FILES:,} files, and each task gets a folder with all of "
+                "them; leave it out, and let the programs open it by its path"
+            )
 
 
 def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progress) -> Path:

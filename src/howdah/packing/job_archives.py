@@ -61,7 +61,9 @@ def pack(
     base = runtime.of_job(job, folder, cache, progress)
     own = runtime.own_code(cache, progress)
     return JobArchives(
-        source=source(source_folder, cache, progress) if source_folder is not None else None,
+        source=source(source_folder, cache, progress, ignore=job.ignore)
+        if source_folder is not None
+        else None,
         files=extras,
         environment=environment(job, folder, cache, progress, fresh=fresh),
         runtime=(own,) if base is None else (base, own),

@@ -1,8 +1,10 @@
 """The source folder as it is at submission, for programs of this machine: a copy that they may write to.
 
-What a program writes never reaches the user's own files, and a restart runs what was submitted. Not
-copied but linked are environments and version control, and of folders beyond the limits the largest
-files and the lowest levels; a note names those. Howdah's own folders (``.howdah``) are left out.
+What a program writes never reaches the user's own files, and a restart runs what was submitted. The
+copy has the same folders and the same files, so whatever walks through it finds all of them. Only
+environments, version control and what the job file says are links as whole folders. Of files beyond
+the limits the largest and the lowest are linked one by one, and a note says so. Howdah's own folders
+(``.howdah``) are left out.
 """
 
 from __future__ import annotations
@@ -13,15 +15,20 @@ import os
 import shutil
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from howdah.packing import ignore_rules
 from howdah.packing.archives import Progress, quantity, quiet
+from howdah.packing.folders import MOST_FILES, too_many_files
+from howdah.packing.ignore_rules import Rules
+from howdah.storage.folders import link_file
 
-MOST_FILES = 5000
+MOST_COPIES = 20_000
+"""What comes after so many is linked, file by file."""
 MOST_BYTES = 256 * 10**6
 """Of files that cannot share blocks with their copies."""
 SURPRISING = 100 * 10**6
@@ -44,8 +51,10 @@ class _Entry(msgspec.Struct):
     """Relative to the folder."""
     size: int = 0
     link: str = ""
-    """What it is linked to; empty for a file that is copied, and for a folder that is made."""
+    """What a symbolic link leads to; empty for all else."""
     is_folder: bool = False
+    is_own: bool = False
+    """The user's own file, not a copy."""
 
 
 def snapshot(
@@ -54,28 +63,37 @@ def snapshot(
     without: Collection[Path] = (),
     progress: Progress = quiet,
     *,
-    most_files: int = MOST_FILES,
+    ignore: Sequence[str] = (),
+    link: Collection[str] = (),
+    most_copies: int = MOST_COPIES,
     most_bytes: int = MOST_BYTES,
 ) -> str:
     """Copy the folder to ``target``, which is not there yet; what stands there is whole.
 
-    ``without`` are paths that are left out, whichever links they are named through.
+    ``without`` are paths that are left out, whichever links they are named through; ``ignore`` and
+    ``link`` are the job file's.
 
     Returns a note for the user about what is linked because it is too much; empty if there is nothing.
 
     Raises:
+        PackingError: it has more than `MOST_FILES` files, or a pattern to ignore means nothing.
         OSError: it cannot be read or written.
     """
     folder = folder.resolve()
-    entries = list(_look(folder, {path.resolve() for path in without}, most_files))
+    rules = ignore_rules.only(folder, ignore) if ignore else None
+    entries: list[_Entry] = []
+    files = 0
+    for entry in _look(folder, {path.resolve() for path in without}, rules, _linked(folder, link)):
+        entries.append(entry)
+        files += not entry.is_folder
+        if files > MOST_FILES:
+            raise too_many_files(folder)
     fresh = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700, parents=True)
-    too_much = [entry for entry in entries if entry.is_folder and entry.link]
     shares = _shares_blocks(folder, entries, fresh)
-    if not shares:
-        too_much += _too_large(folder, entries, most_bytes)
-    total = sum(entry.size for entry in entries if not entry.link)
+    _choose(entries, most_copies, most_bytes if not shares else None)
+    total = sum(entry.size for entry in entries if not entry.is_own)
     unshared = 0
     done = 0
     for entry in entries:
@@ -86,6 +104,9 @@ def snapshot(
             path.mkdir(mode=0o700)
         else:
             with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+                if entry.is_own:
+                    link_file(source, path)
+                    continue
                 if not shares:
                     _copy(source, path)
                 elif not _clone(source, path):  # it is in a mount, or never copied on write
@@ -93,13 +114,17 @@ def snapshot(
                         _copy(source, path)
                         unshared += entry.size
                     else:
-                        path.symlink_to(source)
-                        too_much.append(entry)
+                        link_file(source, path)
+                        entry.is_own = True
             done += entry.size
             if total > SURPRISING:
                 progress("copying the source folder", done, total)
     fresh.rename(target)
-    return _note(folder, too_much)
+    return _note(folder, [entry for entry in entries if entry.is_own])
+
+
+def _linked(folder: Path, names: Collection[str]) -> set[Path]:
+    return {Path(os.path.normpath(folder / name)) for name in names}
 
 
 def _shares_blocks(folder: Path, entries: list[_Entry], fresh: Path) -> bool:
@@ -129,7 +154,8 @@ def _clone(source: Path, target: Path) -> bool:
 
 
 def _copy_bytes(old: BinaryIO, new: BinaryIO) -> None:
-    shutil.copyfileobj(old, new, 1 << 20)
+    # A buffer of a megabyte for each of thousands of small files takes longer than they do.
+    shutil.copyfileobj(old, new, min(os.fstat(old.fileno()).st_size + 1, 1 << 20))
 
 
 def _copy(
@@ -144,15 +170,13 @@ def _copy(
     os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry]:
-    """What is in it, the upper levels first. Folders that come after so many files are links."""
+def _look(
+    folder: Path, without: Collection[Path], rules: Rules | None, linked: Collection[Path]
+) -> Iterator[_Entry]:
+    """What is in it, the upper levels first."""
     waiting = deque([""])
-    files = 0
     while waiting:
         place = waiting.popleft()
-        if place and files >= most:
-            yield _Entry(place, link=str(folder / place), is_folder=True)
-            continue
         if place:
             yield _Entry(place, is_folder=True)
         for entry in _listed(folder / place, gone_is_empty=bool(place)):
@@ -167,10 +191,11 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
             except FileNotFoundError:  # it went away meanwhile
                 continue
             is_folder = stat.S_ISDIR(status.st_mode)
-            if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
+            if rules is not None and rules.leave_out(path, is_folder=is_folder):
+                continue
+            if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)) or path in linked:
                 yield _Entry(name, link=str(path))
             elif not is_folder:
-                files += 1
                 is_file = stat.S_ISREG(status.st_mode)
                 yield _Entry(name, status.st_size) if is_file else _Entry(name, link=str(path))
             elif entry.name in LINKED or any((path / mark).exists() for mark in _ENVIRONMENT):
@@ -198,28 +223,27 @@ def _target(link: Path, name: str) -> str:
     return str(target)
 
 
-def _too_large(folder: Path, entries: list[_Entry], most: int) -> list[_Entry]:
-    """The largest files, which are linked until the rest fits."""
-    linked: list[_Entry] = []
-    total = sum(entry.size for entry in entries if not entry.link)
-    for entry in sorted(entries, key=lambda entry: -entry.size):
-        if total <= most:
-            break
-        total -= entry.size
-        entry.link = str(folder / entry.name)
-        linked.append(entry)
-    return linked
+def _choose(entries: list[_Entry], most_files: int, most_bytes: int | None) -> None:
+    """Which files are linked: the largest, until the rest fits, and of those the lowest."""
+    files = [entry for entry in entries if not (entry.is_folder or entry.link)]
+    if most_bytes is not None:
+        total = sum(entry.size for entry in files)
+        for entry in sorted(files, key=lambda entry: -entry.size):
+            if total <= most_bytes:
+                break
+            total -= entry.size
+            entry.is_own = True
+    for entry in [entry for entry in files if not entry.is_own][most_files:]:
+        entry.is_own = True
 
 
 def _note(folder: Path, linked: list[_Entry]) -> str:
     if not linked:
         return ""
-    shown = [
-        f"{entry.name}/" if entry.is_folder else f"{entry.name} ({quantity(entry.size)})"
-        for entry in linked[:_TOLD]
-    ]
+    largest = sorted(linked, key=lambda entry: -entry.size)[:_TOLD]
+    shown = [f"{entry.name} ({quantity(entry.size)})" for entry in largest]
     more = f" and {len(linked) - _TOLD} more" if len(linked) > _TOLD else ""
     return (
-        f"{folder} is large: {', '.join(shown)}{more} are not copied, and a program that writes to "
-        "them writes to your own. Data is better kept elsewhere"
+        f"{folder} is large: {', '.join(shown)}{more} are not copied but linked, and a program that "
+        "writes to them writes to your own. Data is better kept elsewhere"
     )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from howdah.packing import ignore_rules
 from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress, quantity, quiet
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.folders import FolderContent, look
+from howdah.packing.folders import MOST_FILES, FolderContent, look, too_many_files
 from howdah.storage.jobdir import base_folder
 
 SURPRISING = 100 * 10**6
 """Bytes of a source folder from which on its biggest files are told."""
 
 
-def source(folder: Path, cache: Path, progress: Progress = quiet) -> Archive:
+def source(
+    folder: Path, cache: Path, progress: Progress = quiet, *, ignore: Sequence[str] = ()
+) -> Archive:
     """The archive of a source folder.
 
-    Ignore files are respected (`howdah.packing.ignore_rules`), so are the executable bits. Job directories
+    Ignore files are respected (`howdah.packing.ignore_rules`), the job file's ``ignore`` and the executable bits too. Job directories
     and the cache are left out wherever they are.
 
     Raises:
@@ -26,7 +29,11 @@ def source(folder: Path, cache: Path, progress: Progress = quiet) -> Archive:
     if not folder.is_dir():
         raise PackingError(f"there is no source folder {folder}")
     progress("looking at the source folder", 0, None)
-    found = look(folder, ignore_rules.rules(folder.resolve()), (base_folder(None).parent, cache))
+    found = look(
+        folder, ignore_rules.rules(folder.resolve(), ignore), (base_folder(None).parent, cache)
+    )
+    if len(found.entries) > MOST_FILES:
+        raise too_many_files(folder)
 
     def make(scratch: Path) -> Archive:
         content = Content(

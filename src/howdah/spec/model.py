@@ -499,6 +499,11 @@ class Job(_Table, frozen=True, kw_only=True):
     source: str | None = "."
     """Folder with your code, relative to the job file. Tasks start in a copy of it. "" means
     none."""
+    ignore: tuple[str, ...] = ()
+    """What of the source folder the tasks do not get: patterns as in a ``.gitignore``."""
+    link: tuple[str, ...] = ()
+    """Folders of the source folder that tasks get as links to your own, not as copies. Programs that
+    open files in them by path find them; what walks through the source folder may pass them over."""
     in_place: bool = False
     """Programs run in the source folder itself and write to it. Only on this machine."""
     environment: Environment = Environment()

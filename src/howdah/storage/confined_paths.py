@@ -7,13 +7,19 @@ there yet which of them would lead out.
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 
+_NO_TEXT = re.compile("[\udc80-\udcff]")
+_WRITTEN = re.compile("\0([89a-f][0-9a-f])")
 _MOST_LINKS = 40
 """Links that Linux follows in one path, ``MAXSYMLINKS``; beyond it a path leads nowhere."""
 _NO_FILE = "{!r} in {} is no file but a pipe, a socket or a folder; remove it"
@@ -57,6 +63,30 @@ def open_beneath(folder: Path, name: str, flags: int) -> int:
         return opened
     finally:
         os.close(at)
+
+
+def to_text(name: str) -> str:
+    """A file's name, or where a link leads, for documents, which are UTF-8, where names need not be: each byte
+    that is no text as a NUL, which no name has, and its value."""
+    return _NO_TEXT.sub(lambda found: f"\0{ord(found[0]) - 0xDC00:02x}", name)
+
+
+def to_name(text: str) -> str:
+    """The opposite of `to_text`."""
+    return _WRITTEN.sub(lambda found: chr(0xDC00 + int(found[1], 16)), text)
+
+
+def shown(name: str) -> str:
+    """A file's name for people; what is no text in it is replaced."""
+    return _NO_TEXT.sub("\N{REPLACEMENT CHARACTER}", name)
+
+
+def encoded(document: object) -> bytes:
+    """As JSON; names in it that are no text are as `shown`."""
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return shown(json.dumps(msgspec.to_builtins(document), ensure_ascii=False)).encode()
 
 
 def parts(name: str) -> list[str]:

@@ -6,7 +6,10 @@ something. Standard library only: the agent uses it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+from pathlib import Path
 
 from howdah.storage.hdfs.errors import HdfsQuotaExceeded
 
@@ -52,6 +55,22 @@ def lacks_room(error: BaseException) -> bool:
     """Whether a disk or a quota is full, which may last."""
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return full or isinstance(error, HdfsQuotaExceeded)
+
+
+def not_written(place: str, error: BaseException) -> str:
+    """That a place could not be written, and why; of a full one how much is free."""
+    text = f"{place} can't be written: {in_words(error)}"
+    return f"{text} (storage-full{_free(place)})" if lacks_room(error) else text
+
+
+def _free(place: str) -> str:
+    place = place.removeprefix("file://")
+    for path in () if "://" in place else (Path(place), *Path(place).parents):
+        with contextlib.suppress(OSError):
+            found = os.statvfs(path)
+            free = found.f_bavail * found.f_frsize >> 20
+            return f": {free:,} MiB and {found.f_favail:,} inodes are free there"
+    return ""
 
 
 def is_transient(error: BaseException) -> bool:

@@ -16,6 +16,15 @@ LARGEST = 256 << 20
 """Bytes of a document that is read whole: of a job with 100,000 tasks it has a fifth."""
 
 
+def own_umask() -> int:
+    """The umask of this process."""
+    mask = os.umask(
+        0o077
+    )  # there is no other way to read it; private, should another thread write now
+    os.umask(mask)
+    return mask
+
+
 def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
     """Create the folder, and each level above it that is missing, 0700 whatever the umask.
 

@@ -33,9 +33,64 @@ class Signature(NamedTuple):
     link: str = ""
     """Where a symbolic link within the folder points; it is kept as a link."""
 
+    def is_as(self, given: Signature | None) -> bool:
+        """Whether the file is as it was given to the programs. A hard link that is made or removed elsewhere
+        changes ``ctime_ns`` alone."""
+        return given is not None and given._replace(ctime_ns=self.ctime_ns) == self
+
 
 LEFT_OUT = Signature(0, 0, 0, 0)
 """Of what a scan leaves out, where it is noted that it was there."""
+
+
+def link_file(source: str | Path, target: str | Path) -> None:
+    """A hard link, which is a file to whatever walks through the folder; where there can be none (another
+    file system, another user's file) a symbolic one.
+
+    Raises:
+        FileExistsError: the target is there.
+        FileNotFoundError: the source is not there.
+        OSError: the target's folder cannot be written.
+    """
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except OSError:
+        Path(target).symlink_to(source)
+
+
+def set_aside(folder: Path, files: Mapping[str, str | Path], target: Path) -> Path | None:
+    """Let files that nothing has saved outlive ``folder``: the same under ``target``, by hard links, which need
+    no room, or else as copies.
+
+    ``files`` are paths relative to the folder by name there. What is there already stays, what cannot be put
+    there does not stop the others.
+
+    Returns where they are: ``target``; its name with ``-partly`` if some are missing; None if all are.
+    """
+    put = 0
+    for name, path in files.items():
+        place = target / name
+        with contextlib.suppress(OSError):
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            try:
+                os.link(folder / path, place, follow_symlinks=False)
+            except FileExistsError:
+                pass
+            except OSError:
+                import shutil  # the agent, which uses this module too, does without
+
+                half = place.with_name(f"{place.name}.tmp")
+                shutil.copy2(folder / path, half, follow_symlinks=False)
+                half.rename(place)
+            put += 1
+    if put == len(files):
+        return target if files else None
+    partly = target.with_name(f"{target.name}-partly")
+    with contextlib.suppress(OSError):
+        target.rename(partly)
+    return partly if put else None
 
 
 class FolderChanged(Exception):
@@ -56,6 +111,23 @@ def files_below(folder: str | Path) -> Iterator[Path]:
 def _raise_others(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | PermissionError):
         raise error
+
+
+def empty_folders(folder: Path, ignore: Iterable[str] = ()) -> tuple[str, ...]:
+    """Folders below with nothing in them, by relative path, but for those below a name that fits ``ignore``."""
+    patterns = tuple(ignore)
+    found = (
+        Path(place).relative_to(folder)
+        for place, folders, files in os.walk(folder)
+        if not folders and not files and Path(place) != folder
+    )
+    return tuple(
+        sorted(
+            path.as_posix()
+            for path in found
+            if not any(fnmatch.fnmatchcase(part, each) for part in path.parts for each in patterns)
+        )
+    )
 
 
 def has_files(folder: str | Path) -> bool:

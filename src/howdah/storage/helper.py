@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
+from howdah.storage.confined_paths import encoded
 from howdah.storage.errors import in_words, is_transient
 
 WORKS = ("restore", "publish", "watch", "push", "pull", "copy-outputs", "copy-log")
@@ -108,7 +109,7 @@ def _go_last() -> None:
 def _report(document: object) -> None:
     # A dead agent reads no more; what is to be saved is saved all the same.
     with contextlib.suppress(OSError):
-        sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+        sys.stdout.buffer.write(encoded(document) + b"\n")
         sys.stdout.flush()
 
 

@@ -298,6 +298,10 @@ class JobDirectory:
     def write_final(self, view: JobView) -> None:
         self._write(layout.FINAL, view)
 
+    def unsaved(self) -> list[Path]:
+        """Folders of what its stores have not taken; see `howdah.storage.layout`."""
+        return sorted((self.path / layout.UNSAVED).glob("*/*/*"))
+
     def fail(self, reason: str, advice: str = "") -> JobView:
         """Write the end of a job that has no coordinator to write it: it failed."""
         job, meta = self.job(), self.meta()
@@ -314,6 +318,7 @@ class JobDirectory:
             advice=advice,
             submitted=meta.submitted,
             finished=time.time(),
+            unsaved=tuple(f"{path.parts[-3]}: kept in {path}" for path in self.unsaved()),
             directory=str(self.path),
         )
         self.write_final(view)

@@ -14,6 +14,7 @@
       stacks/<role>-<index>-<attempt>.txt
       checkpoints/<version>/…          complete checkpoints, each with manifest.json
       outputs/<role>-<index>/…
+      unsaved/<role>-<index>/<attempt>/{checkpoint,outputs}/…   what the store did not take
       tensorboard/…                    or where the job says
       shared/                          a folder all tasks see (HOWDAH_SHARED_DIR)
       function/                        a function job's pickled call and the script that makes it
@@ -38,6 +39,9 @@ LOGS = "logs"
 STACKS = "stacks"
 CHECKPOINTS = "checkpoints"
 OUTPUTS = "outputs"
+UNSAVED = "unsaved"
+CHECKPOINT = "checkpoint"
+"""In a folder of `UNSAVED`."""
 TENSORBOARD = "tensorboard"
 SHARED = "shared"
 FUNCTION = "function"
@@ -82,6 +86,8 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster's queue that it was put into; known on the submitter's machine alone."""
     hadoop_conf: str | None = None
     """Folder of the cluster's configuration on the submitter's machine."""
+    umask: int | None = None
+    """The submitter's, for the programs. None in jobs of older releases."""
     owner: str | None = None
     """Whose the directory at ``url`` is, in a local copy that somebody else has made of it, such as an
     administrator of the cluster. They may look; nothing of it is run for them."""

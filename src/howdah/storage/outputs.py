@@ -17,7 +17,8 @@ import msgspec
 
 from howdah.storage import logs
 from howdah.storage.checkpoints.versions import CheckpointProblem, Note
-from howdah.storage.errors import Outdated, in_words, is_transient
+from howdah.storage.confined_paths import to_name
+from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
 from howdah.storage.folders import links_left_out, scan
 from howdah.storage.hdfs import is_hdfs
 from howdah.storage.stores.checkpoint_stores import HDFS_PATIENCE_S
@@ -27,6 +28,8 @@ _PAUSE_S = (0.25, 5.0)
 """First and longest pause before what failed is tried again."""
 _PATIENCE_S = 5.0
 """For each call to HDFS: what fails is tried again here."""
+FULL_S = 10.0
+"""As `howdah.storage.checkpoints.watching.FULL_S`."""
 _LOG_PATIENCE_S = 15.0
 """The same for a log: an agent that is to go does not wait much longer."""
 
@@ -39,7 +42,8 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[str, ...]
     """Relative to ``base``; a file counts as a folder of one file."""
     files: dict[str, str] = {}
-    """More files: paths relative to ``base`` by name in the store."""
+    """More files: paths relative to ``base`` by name in the store; in the agent's document as
+    `howdah.storage.confined_paths.to_text` has them."""
     store: str
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
     attempt: int = 0
@@ -124,7 +128,8 @@ def copy(
     waiting = sorted({path for paths in found.values() for path in paths})
     sizes: dict[str, int] = {}
     failed: dict[str, Exception] = {}
-    deadline, pause_s, reported = time.monotonic() + spec.limit_s, _PAUSE_S[0], False
+    began = time.monotonic()
+    deadline, pause_s, reported = began + spec.limit_s, _PAUSE_S[0], False
     place: Destination | None = None
     while waiting:
         failed = {}
@@ -147,7 +152,9 @@ def copy(
                 if place is None:
                     failed = dict.fromkeys(waiting, error)
                     break
-        passing = any(is_transient(error) for error in failed.values())
+        passing = [error for error in failed.values() if is_transient(error)]
+        if all(map(lacks_room, passing)):
+            deadline = min(deadline, began + FULL_S)
         if not passing or time.monotonic() + pause_s > deadline:
             break
         if not reported:
@@ -192,7 +199,9 @@ def _files(base: Path, folder: str, report: Callable[[Note], None]) -> list[str]
 
 def run(spec: OutputSpec, report: Callable[[Copied | CheckpointProblem | Note], None]) -> None:
     """`copy`, and what came of it to ``report``: nothing, where a later attempt has copied its outputs."""
+    files = {to_name(name): to_name(path) for name, path in spec.files.items()}
     try:
+        spec = msgspec.structs.replace(spec, files=files)
         report(copy(spec, report))
     except Outdated as error:
         report(CheckpointProblem(problem=str(error)))

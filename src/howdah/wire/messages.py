@@ -90,11 +90,23 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest step reported, in this sample's time or before."""
 
 
+class Point(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One `howdah.task.report` of numbers."""
+
+    time: float
+    """As `Sample.time`."""
+    step: float | None = None
+    """The one of the report, or the newest before."""
+    values: dict[str, float]
+
+
 class Heartbeat(Message, frozen=True, kw_only=True):
     """Sent once a heartbeat interval; carries what changed."""
 
     attempt: int = 0
     sample: Sample | None = None
+    points: tuple[Point, ...] = ()
+    """Each report since the last heartbeat, oldest first; `Sample.values` has the newest of each name."""
     progress_s: float | None = None
     """Seconds since the attempt last showed progress (output, report, checkpoint files)."""
     log_size: int = 0

@@ -119,15 +119,30 @@ def test_scalars_of_other_libraries_are_numbers_and_the_rest_is_left_out(
     assert received(agent) == [{"step": 3.0, "loss": 0.5}]
 
 
-def test_reports_that_come_too_fast_are_merged_and_never_wait(agent: socket.socket) -> None:
+def all_received(agent: socket.socket) -> list[dict[str, Any]]:
+    """What waits comes with later reports."""
+    found = received(agent)
+    while task._told._waiting:
+        task.report()
+        found += received(agent)
+    return [document for document in found if document]
+
+
+def test_reports_that_come_too_fast_never_wait_and_all_arrive(agent: socket.socket) -> None:
     for step in range(5000):
         task.report(step=step, loss=1 / (step + 1))
-    first = received(agent)
-    task.report(step=5000)
-    last = received(agent)
-    assert len(first) < 5000
-    assert last[-1]["step"] == 5000
-    assert last[0]["loss"] == 1 / 5000
+    assert [document["step"] for document in all_received(agent)] == list(range(5000))
+
+
+def test_reports_that_are_far_too_many_are_merged(
+    agent: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "_MOST_WAITING", 10)
+    for step in range(5000):
+        task.report(step=step, loss=1 / (step + 1))
+    found = all_received(agent)
+    assert len(found) < 5000
+    assert (found[-1]["step"], found[-1]["loss"]) == (4999, 1 / 5000)
 
 
 def test_an_announcement_is_not_merged_into_numbers(agent: socket.socket) -> None:
@@ -136,9 +151,7 @@ def test_an_announcement_is_not_merged_into_numbers(agent: socket.socket) -> Non
     task.announce_web("Notebook", 8888, path="/lab")
     task.checkpoint_saved(999)
     task.report(step=1000)
-    received(agent)
-    task.report()
-    found = received(agent)
+    found = all_received(agent)
     (web,) = [document["web"] for document in found if "web" in document]
     assert (web["name"], web["port"], web["path"]) == ("Notebook", 8888, "/lab")
     assert {"checkpoint": True, "step": 999} in found

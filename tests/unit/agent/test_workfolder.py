@@ -11,8 +11,9 @@ import pytest
 
 from howdah.agent import workfolder
 from howdah.agent.launch import HERE, AgentLaunch
-from howdah.agent.workfolder import COPIED_BYTES, make, place, substitute
+from howdah.agent.workfolder import COPIED_BYTES, changed, fill, make, place, substitute
 from howdah.core.messages import Task
+from howdah.storage.folders import Signature
 from howdah.wire.messages import Prepare, ProcessSpec, Start
 
 
@@ -34,7 +35,8 @@ def test_small_files_are_copies_and_large_ones_links(tmp_path: Path, source: Pat
     assert made == {"train.py", "pkg/model.py", "checkpoints/old", "data.bin"}
     assert not (task / "train.py").is_symlink()
     assert (task / "train.py").stat().st_mtime_ns == (source / "train.py").stat().st_mtime_ns
-    assert (task / "data.bin").readlink() == source / "data.bin"
+    assert (task / "data.bin").samefile(source / "data.bin")
+    assert not (task / "data.bin").is_symlink()
 
 
 def test_links_within_the_source_stay_within_and_others_lead_where_they_led(
@@ -48,16 +50,30 @@ def test_links_within_the_source_stay_within_and_others_lead_where_they_led(
     assert (task / "pkg/out").readlink() == source / "pkg/out"
 
 
-def test_folders_beyond_the_limit_are_links_as_a_whole(
+def test_files_beyond_the_limit_are_links_and_folders_never(
     tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workfolder, "MOST_ENTRIES", 4)
+    monkeypatch.setattr(workfolder, "MOST_COPIES", 1)
     task = tmp_path / "task"
     (source / "pkg/deep").mkdir()
+    (source / "pkg/deep/data").write_text("")
     make(task, source, ["pkg/deep/own"])
-    assert (task / "train.py").exists()
-    assert {each.name for each in (task / "pkg").iterdir()} == {"model.py", "deep"}
-    assert not (task / "pkg/deep").is_symlink()
+    assert sorted(os.walk(task, topdown=False))[-1][0] == str(task / "pkg/deep")
+    assert (task / "pkg/deep/data").samefile(source / "pkg/deep/data")
+
+
+def test_a_link_made_elsewhere_to_a_file_of_the_source_is_no_change_of_it(
+    tmp_path: Path, source: Path
+) -> None:
+    """It sets the file's ``ctime``."""
+    (source / "data.bin").write_bytes(b"x" * (COPIED_BYTES + 1))
+    given: dict[str, Signature] = {}
+    fill(tmp_path / "one", source, [], {}, given)
+    fill(tmp_path / "other", source, [], {}, {})
+    assert changed(tmp_path / "one", given) == {}
+    with (tmp_path / "one/data.bin").open("ab") as file:
+        file.write(b"more")
+    assert list(changed(tmp_path / "one", given)) == ["data.bin"]
 
 
 def test_what_a_program_writes_stays_out_of_the_source(tmp_path: Path, source: Path) -> None:
@@ -101,7 +117,7 @@ def test_a_folder_that_is_removed_meanwhile_is_left_out_and_the_rest_is_put_ther
     scandir = os.scandir
 
     def listed(folder: Path) -> Any:
-        if folder == source / "checkpoints":
+        if folder == str(source / "checkpoints"):
             shutil.rmtree(folder)
         return scandir(folder)
 
@@ -118,23 +134,23 @@ def test_a_file_that_is_removed_meanwhile_is_left_out_and_the_rest_is_put_there(
     passing = {source / "train.py.swp", source / "pkg/model.py.swp"}
     for path in passing:
         path.write_text("of an editor")
-    lstat, os_open = Path.lstat, os.open
+    lstat, os_open = os.lstat, os.open
 
-    def looked_at(path: Path) -> os.stat_result:
+    def looked_at(path: Any) -> os.stat_result:
         status = lstat(path)
-        if path in passing:
-            path.unlink()
+        if Path(path) in passing:
+            Path(path).unlink()
         return status
 
     def opened(path: Any, *args: int) -> int:
-        if path in passing:
-            path.unlink()
+        if Path(path) in passing:
+            Path(path).unlink()
         return os_open(path, *args)
 
     if as_it_is == "opened":
         monkeypatch.setattr(os, "open", opened)
     else:
-        monkeypatch.setattr(Path, "lstat", looked_at)
+        monkeypatch.setattr(os, "lstat", looked_at)
     made = make(tmp_path / "task", source, [])
     assert not [path for path in passing if path.exists()]
     assert made == {"train.py", "pkg/model.py", "checkpoints/old"}
@@ -215,3 +231,10 @@ def test_a_launch_file_speaks_of_its_own_working_folder() -> None:
 def test_what_has_no_such_path_is_left_as_it_is() -> None:
     prepare = Prepare(task=WORKER, attempt=1, generation=1, ports=1, checkpoint={"store": "/s"})
     assert substitute(prepare, "/c") == prepare
+
+
+def test_what_the_system_writes_at_a_crash_is_no_work_of_a_program(tmp_path: Path) -> None:
+    for name, content in (("core", b"\x7fELF\2"), ("core.123", b"\x7fELF\2"), ("a/core", b"mine")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    assert list(changed(tmp_path, {})) == ["a/core"]

@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,15 @@ from typing import Any
 import msgspec
 
 from howdah.storage import runtime
+from howdah.wire.messages import Point
 
 _DATAGRAM_BYTES = 64 * 1024
-_BATCH = 64
+_BATCH = 256
 _PAUSE_S = 0.02
+_POINTS = 10_000
+_POINTS_BYTES = 2 << 20
+"""Reports that are kept between two heartbeats, which must fit into a frame. Of more the newest value of each
+name is."""
 _KEYS = 200
 """Different values of one attempt; more are dropped."""
 _KEY_LENGTH = 120
@@ -172,6 +178,8 @@ class ReportedValues:
         self.step: float | None = None
         self.total: float | None = None
         self._values: dict[str, float] = {}
+        self._points: list[Point] = []
+        self._bytes = 0
         self._keys: set[str] = set()
 
     def add(self, report: Report) -> None:
@@ -179,12 +187,21 @@ class ReportedValues:
             self.step = report.step
         if report.total is not None:
             self.total = report.total
+        values: dict[str, float] = {}
         for key, value in report.values.items():
             if key in self._keys or len(self._keys) < _KEYS:
                 self._keys.add(key)
-                self._values[key] = value
+                self._values[key] = values[key] = value
+        self._bytes += 40 + sum(len(key.encode(errors="replace")) + 10 for key in values)
+        if values and len(self._points) < _POINTS and self._bytes < _POINTS_BYTES:
+            self._points.append(Point(time=time.time(), step=self.step, values=values))
 
     def take(self) -> dict[str, float]:
-        """The values since the last time."""
+        """The newest values since the last time."""
         values, self._values = self._values, {}
         return values
+
+    def take_points(self) -> tuple[Point, ...]:
+        """The reports since the last time."""
+        points, self._points, self._bytes = self._points, [], 0
+        return tuple(points)

@@ -70,7 +70,8 @@ def _copy_source(job: Job, directory: JobDirectory, progress: Progress = quiet) 
     # Stores may be in the source folder: jobs are not copied into jobs.
     stores = (job.store, job.checkpoint and job.checkpoint.store, job.outputs and job.outputs.store)
     without = {Path(store) for store in stores if store and "://" not in store}
-    return snapshot(Path(source), copy, {directory.path, directory.path.parent, *without}, progress)
+    without |= {directory.path, directory.path.parent}
+    return snapshot(Path(source), copy, without, progress, ignore=job.ignore, link=job.link)
 
 
 def places(job: Job, directory: JobDirectory) -> Places:

@@ -12,6 +12,7 @@ from howdah.backends.local.processes import alive, read_process, strays
 from howdah.backends.local.runtime_paths import remove_leftover
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
 from howdah.backends.local_directory_site import LocalDirectorySite
+from howdah.storage import coordinator_ends
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 
@@ -43,7 +44,7 @@ class LocalSite(LocalDirectorySite):
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
             f"is alive{f', but {left}' if left else f' ({_likely(directory)})'}",
             f"To go on where it was: howdah attach --revive {directory.job_id}; {anew}: "
-            f"{self._rerun()}. What it left is in {directory.path}",
+            f"{self._rerun()}. What it left is in {directory.path}{_kept(directory)}",
         )
 
     def left_running(self, *, thorough: bool = False) -> str:
@@ -84,8 +85,17 @@ def _exists(pid: int) -> bool:
     return True
 
 
+def _kept(directory: JobDirectory) -> str:
+    unsaved = directory.unsaved()
+    return (
+        f", and what its store has not taken in {', '.join(map(str, unsaved))}" if unsaved else ""
+    )
+
+
 def _likely(directory: JobDirectory) -> str:
     """Why both may have gone. What runs a job ends when it can't write the journal."""
+    if ends := coordinator_ends.read(directory.path):
+        return f"its last coordinator died of: {ends[-1].reason}"
     free = shutil.disk_usage(directory.path).free
     if free < FULL:
         return f"the disk is full: {free >> 10} KiB are free; make room first"

@@ -9,7 +9,7 @@ import io
 import os
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,8 +124,9 @@ def job_files(directory: JobDirectory) -> dict[str, bytes]:
     }
 
 
-def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
-    """The source folder as an archive, without what its ignore files name, as on YARN.
+def pack_source(folder: Path, largest: int = LARGEST, *, ignore: Sequence[str] = ()) -> bytes:
+    """The source folder as an archive, without what its ignore files or the job's ``ignore`` name, as on
+    YARN.
 
     Raises:
         PackingError: it has more than ``largest`` bytes, or something that cannot travel.
@@ -136,7 +137,11 @@ def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
     from howdah.packing.archives import PackingError
     from howdah.storage.jobdir import base_folder
 
-    found = folders.look(folder, ignore_rules.rules(folder.resolve()), (base_folder().parent,))
+    found = folders.look(
+        folder, ignore_rules.rules(folder.resolve(), ignore), (base_folder().parent,)
+    )
+    if len(found.entries) > folders.MOST_FILES:
+        raise folders.too_many_files(folder)
     if found.size > largest:
         raise PackingError(
             f"the source folder {folder} has more than {largest >> 20} MiB; what is larger does not "

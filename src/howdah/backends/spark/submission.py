@@ -128,7 +128,7 @@ class SparkSubmission(Submission):
         problems = self._decide(self._plan, job)
         if loaded.source is not None and self._facts is not None and not self._facts.local:
             try:
-                self._source = pack_source(Path(loaded.source))
+                self._source = pack_source(Path(loaded.source), ignore=job.ignore)
             except PackingError as error:
                 problems.append(f"source: {error}")
             except OSError as error:

@@ -2,13 +2,14 @@
 
 A NodeManager writes ``exec /bin/bash -c "<command>"`` and ``export NAME="<value>"`` into a shell
 script without escaping (``ContainerLaunch``), so neither may hold ``" $ \\`` or a back-tick: what
-needs them travels in `howdah.backends.yarn.container_launch`. ``<LOG_DIR>`` in a command becomes the
-container's folder of logs.
+needs them travels in `howdah.backends.yarn.container_launch`. The words of a command are quoted for bash.
+``<LOG_DIR>`` in a command becomes the container's folder of logs.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -56,7 +57,7 @@ def master(
     """
     python = _inside(local_resources.runtime_python)
     command = (
-        f"exec {python} -m howdah.coordinator --job {job_url}"
+        f"exec {python} -m howdah.coordinator --job {shlex.quote(job_url)}"
         f" 1><LOG_DIR>/{MASTER_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
     )
     env = {
@@ -156,7 +157,9 @@ def docker(resources: RoleResources, table: Docker) -> dict[str, str]:
 def url(text: str) -> yarn.URLProto:
     """A URL as YARN's records have it (``URL.fromPath``)."""
     parts = urlsplit(text)
-    proto = yarn.URLProto(scheme=parts.scheme, file=parts.path, port=parts.port or -1)
+    # To Hadoop all that follows the authority is the path: names may have ? and #.
+    path = text[text.index(parts.netloc) + len(parts.netloc) :] if parts.netloc else parts.path
+    proto = yarn.URLProto(scheme=parts.scheme, file=path, port=parts.port or -1)
     user, _, place = parts.netloc.rpartition("@")
     host = place.rpartition(":")[0] if parts.port is not None else place
     if host:
@@ -203,7 +206,7 @@ def _context(
 
 
 def _inside(path: str) -> str:
-    return path.replace(HERE, ".")
+    return shlex.quote(path.replace(HERE, "."))
 
 
 def _check_safe(what: str, text: str) -> None:

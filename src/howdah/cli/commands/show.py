@@ -203,11 +203,11 @@ def _csv(found: list[Measurement]) -> Iterator[str]:
     values = _names(found)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(("time", "task", "attempt", *MEASURED, *values))
+    writer.writerow(("time", "task", "attempt", "step", *MEASURED, *values))
     for each in found:
         measured = (getattr(each, name) for name in MEASURED)
         reported = (each.values.get(name) for name in values)
-        writer.writerow((each.time, each.task, each.attempt, *measured, *reported))
+        writer.writerow((each.time, each.task, each.attempt, each.step, *measured, *reported))
         yield text.getvalue()
         text.seek(0)
         text.truncate()

@@ -74,6 +74,6 @@ def echo(text: str, *, err: bool = False, color: bool | None = None, nl: bool = 
 
 def echo_json(document: object) -> None:
     """`click.echo` of a document, as JSON."""
-    import msgspec
+    from howdah.storage.confined_paths import encoded
 
-    click.echo(tame_json(msgspec.json.encode(document)))
+    click.echo(tame_json(encoded(document)))

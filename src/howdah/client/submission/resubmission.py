@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.units import instance_range
-from howdah.storage import secret_variables
+from howdah.storage import layout, secret_variables
 from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
         from howdah.storage.checkpoints.versions import latest_complete
 
         try:
-            found = any(latest_complete(place) for place in _places(before).values())
+            places = _places(before)
+            found = any(_unsaved(before, *each) for each in places.items()) or any(
+                latest_complete(place) for place in places.values()
+            )
         except OSError as error:
             raise BadInput(
                 f"the checkpoints of {before.job_id} can't be read: {error}; bring their store back, "
@@ -145,7 +149,7 @@ def adopt(
         OSError: it cannot be read or copied.
     """
     from howdah.storage.checkpoints.restoring import NoVersion
-    from howdah.storage.checkpoints.upload import adopt
+    from howdah.storage.checkpoints.upload import adopt, adopt_folder
     from howdah.storage.checkpoints.versions import Skipped
 
     def skipped(version: Skipped) -> None:
@@ -157,8 +161,13 @@ def adopt(
     for whose, old in _places(before).items():
         new = places.get(whose)
         if new is not None and new != old:
+            unsaved = _unsaved(before, whose, old)
             try:
-                origin = adopt(old, new, before.job_id, skipped)
+                if unsaved is not None:
+                    name = f"{unsaved.relative_to(before.path)} of {before.job_id}"
+                    origin = adopt_folder(unsaved, new, name)
+                else:
+                    origin = adopt(old, new, before.job_id, skipped)
             except NoVersion as error:
                 raise BadInput(
                     f"{before.job_id} can't be resumed: {error}; run it again without --resume to "
@@ -167,6 +176,23 @@ def adopt(
             if origin is not None:
                 taken[whose] = origin
     return taken
+
+
+def _unsaved(job: JobDirectory, whose: str, place: str) -> Path | None:
+    """A checkpoint of that task (of any if it is "") that the store at ``place`` did not take and that is newer
+    than what it has."""
+    from howdah.storage.checkpoints.versions import latest_complete
+
+    found = (job.path / layout.UNSAVED).glob(f"{whose or '*'}/*/{layout.CHECKPOINT}")
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    saved = None
+    with contextlib.suppress(
+        Exception
+    ):  # it may be away, or whatever an fsspec implementation raises
+        saved = latest_complete(place) if newest is not None else None
+    if newest is None or (saved is not None and saved[1].created > newest.stat().st_mtime):
+        return None
+    return newest
 
 
 def from_checkpoints(taken: dict[str, str]) -> str:

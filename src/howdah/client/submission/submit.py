@@ -23,6 +23,7 @@ from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage import secret_variables
+from howdah.storage.files import own_umask
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
@@ -91,6 +92,7 @@ def submit(
             rerun_of=rerun_of,
             howdah=__version__,
             submitter=submitter_liveness.submitter(),
+            umask=own_umask(),
         )
 
         for text in checks.check(loaded, job, backend, earlier=earlier):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,7 +20,7 @@ from howdah.core.progress import HangWatch, Liveness
 from howdah.core.state import JobState
 from howdah.storage import metrics as stored_metrics
 from howdah.storage.metrics import TaskSample
-from howdah.wire.messages import Heartbeat, Sample
+from howdah.wire.messages import Heartbeat, Point, Sample
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ STALL_S = 2.0
 
 RATE = 100.0
 """Samples kept a second, all tasks together (about 10 KB/s of the job directory at most)."""
+POINTS = 10_000
+"""Reports of programs that are stored a second, all tasks together (some 1 MB)."""
 HELD = 30_000
 """Samples held in memory, all tasks together (packed: about 130 bytes each)."""
 HELD_EACH = 1200
@@ -100,6 +102,8 @@ class HeartbeatMonitor:
                 heartbeat, last_line=heartbeat.last_line[:LINE_LENGTH]
             )
         self._live.heartbeat(task, heartbeat, now)
+        if heartbeat.points:
+            self._metrics.take_points(task, heartbeat.attempt, heartbeat.points, now)
         if sample is not None:
             self._metrics.take(task, heartbeat.attempt, sample)
         if self._watch_hangs and heartbeat.progress_s is not None:
@@ -130,12 +134,14 @@ _decode = msgspec.msgpack.Decoder(Sample).decode
 
 
 class _Series:
-    __slots__ = ("attempt", "early", "next", "ring")
+    __slots__ = ("attempt", "early", "next", "reports", "ring")
 
     def __init__(self, held: int) -> None:
         self.attempt = 0
         self.next = 0.0
         self.ring: deque[bytes] = deque(maxlen=held)
+        self.reports = False
+        """Whether its agent sends each report of the program."""
         self.early: Sample | None = None
         """The newest one that came too soon to be kept, with the values of all that did."""
 
@@ -151,6 +157,7 @@ class Metrics:
     def __init__(self, tasks: int, incarnation: int = 1) -> None:
         self._incarnation = incarnation
         self._interval_s = tasks / RATE
+        self._most_points = max(1, POINTS // max(tasks, 1))
         self._held = max(30, min(HELD_EACH, HELD // max(tasks, 1)))
         self._series: dict[Task, _Series] = {}
         self._unstored: list[TaskSample] = []
@@ -177,11 +184,27 @@ class Metrics:
         else:
             self._keep(task, series, sample)
 
+    def take_points(self, task: Task, attempt: int, points: Sequence[Point], now: float) -> None:
+        """Store each report of a program; of more than `POINTS` a second, evenly as many. ``now`` is when they
+        came, by the job's clock."""
+        series = self._series.setdefault(task, _Series(self._held))
+        if attempt < series.attempt:
+            return
+        series.reports = True
+        ahead_s = points[-1].time - now  # the host's clock
+        for point in points[:: -(-len(points) // self._most_points)]:
+            sample = Sample(time=point.time - ahead_s, values=few(point.values), step=point.step)
+            self._unstored.append(TaskSample(task=task, attempt=attempt, sample=sample))
+
     def _keep(self, task: Task, series: _Series, sample: Sample) -> None:
         series.early = None
         series.next = sample.time + self._interval_s
         # Packed, a held sample is one object that the garbage collector leaves alone.
         series.ring.append(_encode(sample))
+        if series.reports:  # they are stored one by one
+            sample = msgspec.structs.replace(sample, values={})
+            if sample.rss_mb is None:
+                return
         self._unstored.append(TaskSample(task=task, attempt=series.attempt, sample=sample))
 
     def _keep_early(self, task: Task, series: _Series) -> None:

@@ -43,7 +43,10 @@ class LaunchSpecs:
         places: Places,
         secrets: ContainerSecrets,
         variables: Mapping[str, str] | None = None,
+        *,
+        umask: int | None = None,
     ) -> None:
+        """``umask``: the programs'."""
         self._job = job
         self._plan = plan
         self._directory = directory
@@ -51,6 +54,7 @@ class LaunchSpecs:
         self._secrets = secrets
         self._variables = variables or {}
         self._inside = places
+        self._umask = umask
         self._places = programs.ProgramPaths(
             python=places.python,
             bin=places.bin,
@@ -81,6 +85,7 @@ class LaunchSpecs:
             source=self._inside.source,
             origin=self._inside.origin,
             in_place=job.in_place,
+            umask=self._umask,
             files={**files.get("", {}), **files.get(command.task.role, {})},
             shared_dir=self._inside.shared_dir,
             python_path=self._inside.python_path,

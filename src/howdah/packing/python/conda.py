@@ -26,15 +26,6 @@ _LEFT_OUT = (
     "*.py[co]",
     "/pkgs/",
     "/envs/",
-    "/conda-meta/*.json",
-    "/share/man/",
-    "/share/doc/",
-    "/share/gtk-doc/",
-    "/man/",
-    "*.a",
-    "/lib/python3*/test/",
-    "/lib/python3*/idlelib/",
-    "/lib/python3*/ensurepip/",
 )
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xcf")
 
@@ -67,6 +58,7 @@ class CondaContents(msgspec.Struct, frozen=True):
             notes=(
                 f"the conda environment {self.folder}, as it is; what has that folder written into "
                 "it, other than commands of Python, does not find it on the nodes",
+                "left out: byte code, and conda's own pkgs and envs",
             ),
         )
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 import msgspec
+from pathspec import GitIgnoreSpec
 
 from howdah.packing import ignore_rules
 from howdah.packing.archives import PackingError, Progress, SizeRow
 from howdah.packing.cache import Content
 from howdah.packing.folders import FolderContent
 from howdah.packing.folders import look as look_at
+from howdah.packing.ignore_rules import Rules
 from howdah.packing.python import distributions
 from howdah.packing.python.bytecode import with_byte_code
 from howdah.packing.python.interpreter import Interpreter, glibc_note, interpreter
@@ -23,6 +26,19 @@ from howdah.packing.tarball import TarEntry, is_executable
 _HOME = re.compile(r"^home\s*=\s*(.*?)\s*$", re.MULTILINE)
 _SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
 _NOT_SHIPPED = re.compile(r"(python|pypy)[0-9.]*|activate.*|deactivate.*|Activate.*|pip[0-9.]*")
+_LEFT_OUT = (
+    "__pycache__/",
+    "*.py[co]",
+    "/bin/*",
+    "!/bin/*/",
+    "/lib/python3*/site-packages/",
+    "/pyvenv.cfg",
+    "/.lock",
+    "/.gitignore",
+    "/CACHEDIR.TAG",
+)
+"""Of the rest of the folder. Commands and packages are looked at apart, the others say what the folder is."""
+_SAID = "left out: byte code, caches, pip, activation scripts; of the standard library its tests, IDLE and Tk"
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xcf")
 
 
@@ -34,6 +50,8 @@ class VenvContents(msgspec.Struct, frozen=True):
     """The interpreter it was made of."""
     site: Path
     packages: FolderContent
+    rest: FolderContent
+    """What wheels and others have put beside the packages: libraries, data, settings."""
     commands: tuple[TarEntry, ...]
     editable: tuple[tuple[str, FolderContent], ...]
     """Folders that ``.pth`` files add (development installs): their names in the archive."""
@@ -46,7 +64,7 @@ class VenvContents(msgspec.Struct, frozen=True):
         commands = [(entry.name, str(entry.path), entry.content) for entry in self.commands]
         editable = [(name, found.stamps) for name, found in self.editable]
         base = (str(self.base), self.base.stat().st_mtime_ns)
-        return (base, self.packages.stamps, commands, editable, self.paths)
+        return (base, self.packages.stamps, self.rest.stamps, commands, editable, self.paths)
 
     def content(self, scratch: Path, progress: Progress) -> Content:
         """What goes into the archive.
@@ -70,14 +88,21 @@ class VenvContents(msgspec.Struct, frozen=True):
         for name, found in self.editable:
             placed += [_below(name, entry) for entry in found.entries]
         plain = [*python.entries, *placed, *self.commands]
+        taken = {entry.name for entry in plain}
+        taken |= {str(above) for name in taken for above in PurePosixPath(name).parents}
+        # An interpreter and its libraries must fit each other.
+        twice = [entry.name for entry in self.rest.entries if entry.name in taken]
+        plain += [entry for entry in self.rest.entries if entry.name not in taken]
         entries = with_byte_code(plain, python.executable, scratch / "pyc", progress)
         return Content(
             entries=entries,
             python="bin/python",
-            rows=_rows(python, self.packages, entries[len(plain) :]),
+            rows=_rows(python, (self.packages, self.rest), entries[len(plain) :]),
             notes=(
                 f"Python {python.version} of {python.executable}; {glibc_note(python.glibc)}",
                 *(f"{name}: a development install, copied" for name, _ in self.editable),
+                _SAID,
+                *(f"{name}: left out, the interpreter has its own" for name in twice),
             ),
         )
 
@@ -98,12 +123,15 @@ def look(folder: Path, progress: Progress) -> VenvContents:
     base = _base(folder, config)
     site = _site(folder)
     packages = look_at(site, ignore_rules.only_caches(site.resolve()), links_out=True)
-    editable, paths = _development(site, packages)
+    editable, paths, outside = _development(site, packages)
+    whole = folder.resolve()
+    rules = Rules([(whole, GitIgnoreSpec.from_lines(_LEFT_OUT))], fixed=True)
     return VenvContents(
         folder=folder,
         base=base,
         site=site,
         packages=packages,
+        rest=look_at(whole, rules, outside, links_out=True),
         commands=tuple(_commands(folder / "bin")),
         editable=editable,
         paths=paths,
@@ -151,11 +179,11 @@ def _commands(folder: Path) -> list[TarEntry]:
         path = Path(entry.path)
         if _NOT_SHIPPED.fullmatch(entry.name) or not entry.is_file():
             continue
-        if not is_executable(entry.stat().st_mode):
-            continue  # activation scripts of other shells, batch files
-        script = relative(path.read_bytes(), folder) if entry.stat().st_size < 1 << 20 else None
+        executable = is_executable(entry.stat().st_mode)
+        small = executable and entry.stat().st_size < 1 << 20
+        script = relative(path.read_bytes(), folder) if small else None
         if script is None:
-            found.append(TarEntry(f"bin/{entry.name}", path=path, executable=True))
+            found.append(TarEntry(f"bin/{entry.name}", path=path, executable=executable))
         else:
             found.append(TarEntry(f"bin/{entry.name}", content=script, executable=True))
     return found
@@ -163,8 +191,13 @@ def _commands(folder: Path) -> list[TarEntry]:
 
 def _development(
     site: Path, packages: FolderContent
-) -> tuple[tuple[tuple[str, FolderContent], ...], tuple[tuple[str, tuple[str, ...]], ...]]:
-    """Folders outside that development installs add by ``.pth`` files, to be shipped as well."""
+) -> tuple[
+    tuple[tuple[str, FolderContent], ...],
+    tuple[tuple[str, tuple[str, ...]], ...],
+    tuple[Path, ...],
+]:
+    """Folders outside that development installs add by ``.pth`` files, to be shipped as well: what is in them
+    by name, the lines of those files, and the folders."""
     folders: dict[Path, str] = {}
     changed: list[tuple[str, tuple[str, ...]]] = []
     for entry in packages.entries:
@@ -184,7 +217,7 @@ def _development(
     editable = [
         (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
     ]
-    return tuple(editable), tuple(changed)
+    return tuple(editable), tuple(changed), tuple(folders)
 
 
 def _shipped(line: str, site: Path, folders: dict[Path, str]) -> str:
@@ -201,12 +234,12 @@ def _below(folder: str, entry: TarEntry) -> TarEntry:
 
 
 def _rows(
-    python: Interpreter, packages: FolderContent, byte_code: tuple[TarEntry, ...]
+    python: Interpreter, found: Sequence[FolderContent], byte_code: tuple[TarEntry, ...]
 ) -> tuple[SizeRow, ...]:
     rows = [
         SizeRow(f"Python {python.version}", _total(python.entries), len(python.entries)),
         SizeRow("byte code", _total(byte_code), len(byte_code)),
-        *packages.by_top(),
+        *(row for part in found for row in part.by_top()),
     ]
     return tuple(sorted(rows, key=lambda row: -row.size))
 

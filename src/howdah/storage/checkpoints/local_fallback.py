@@ -15,8 +15,8 @@ import msgspec
 
 from howdah.storage.checkpoints.upload import CheckpointUploader
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Saved
-from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
-from howdah.storage.folders import FolderChanged, Tree, copy_proven
+from howdah.storage.errors import Outdated, is_transient, lacks_room, not_written
+from howdah.storage.folders import FolderChanged, Tree, copy_proven, set_aside
 
 _FILES, _SPEC = "files", "spec.json"
 
@@ -40,6 +40,7 @@ def keep(spec: CheckpointSpec, tree: Tree) -> CheckpointSpec | None:
                 target.symlink_to(signature.link)
             else:
                 copy_proven(folder / path, target)
+                shutil.copymode(folder / path, target)
                 os.utime(target, ns=(signature.mtime_ns, signature.mtime_ns))
         if spec.look() != tree:
             raise FolderChanged(str(folder))
@@ -69,6 +70,13 @@ def forget(spec: CheckpointSpec) -> None:
         shutil.rmtree(spec.spare, ignore_errors=True)
 
 
+def rescue(spec: CheckpointSpec) -> str:
+    """Put the folder's files where they outlive the container; returns where they are, empty if nowhere."""
+    files = {name: name for name in spec.look()}
+    place = set_aside(Path(spec.folder), files, Path(spec.unsaved)) if spec.unsaved else None
+    return str(place or "")
+
+
 def take_over(spec: CheckpointSpec) -> Saved | CheckpointProblem | None:
     """Save what an earlier attempt in this container kept, unless a later one has saved since.
 
@@ -87,9 +95,7 @@ def take_over(spec: CheckpointSpec) -> Saved | CheckpointProblem | None:
         except Exception as error:
             if is_transient(error) and not lacks_room(error):
                 raise
-            text = f"{spec.place} can't be written: {in_words(error)}"
-            return CheckpointProblem(
-                problem=f"{text}; a newer state is in {own.folder}", unsaved=True
-            )
+            text = f"{not_written(spec.place, error)}; a newer state is in "
+            return CheckpointProblem(problem=text + (rescue(own) or own.folder), unsaved=True)
     forget(spec)
     return saved

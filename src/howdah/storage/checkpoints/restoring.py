@@ -91,6 +91,8 @@ def candidates(versions: list[str], wanted: str | None) -> list[str]:
 
 def _bring(store: Store, version: str, manifest: Manifest, fresh: Path) -> None:
     fresh.mkdir(mode=0o700)
+    for name in manifest.folders:
+        (fresh / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     # Links come last: no file is ever written below one.
     for file in sorted(manifest.files, key=lambda file: bool(file.link)):
         target = fresh / file.path
@@ -106,6 +108,8 @@ def _bring(store: Store, version: str, manifest: Manifest, fresh: Path) -> None:
         if target.stat().st_size != file.size or sha256(target) != file.sha256:
             raise Damaged(f"{file.path} does not fit its checksum")
         os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
+        if file.mode:
+            target.chmod(file.mode)
 
 
 def _beside(folder: Path) -> Path:

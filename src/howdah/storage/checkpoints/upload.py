@@ -10,13 +10,15 @@ ignored name and renames it, or the job sets a longer ``settle``.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import os
+import re
+import stat
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-
-import msgspec
 
 from howdah.storage.checkpoints.restoring import NoVersion, restore
 from howdah.storage.checkpoints.unsaved_files import claim, over
@@ -31,19 +33,26 @@ from howdah.storage.checkpoints.versions import (
     damage,
     latest_complete,
     supersedes,
+    written,
 )
 from howdah.storage.errors import Outdated
-from howdah.storage.folders import FolderChanged, Signature, Tree
+from howdah.storage.folders import FolderChanged, Signature, Tree, empty_folders
 from howdah.storage.stores.checkpoint_stores import (
     CLAIM,
     HDFS_PATIENCE_S,
     MANIFEST,
     Draft,
     LocalStore,
+    Store,
     open_store,
 )
 
 _LOG = logging.getLogger(__name__)
+
+_ODD = re.compile(r"[^\w./+=@,~ -]")
+"""What HDFS, stores of objects or fsspec do not take in a name, or take for something else; and bytes that are
+no text."""
+_LONGEST_NAME = 255
 
 _CLOCK_TICK_NS = 100_000_000
 """Two changes of a file within this may have the same time stamp (file systems: up to 10 ms)."""
@@ -153,6 +162,7 @@ class CheckpointUploader:
                 files=tuple(files),
                 checksum=checksum(files),
                 created=time.time(),
+                folders=() if self._spec.given else empty_folders(self._folder, self._spec.ignore),
                 job_id=self._spec.job_id,
                 task=self._spec.task,
                 generation=self._spec.generation,
@@ -162,8 +172,7 @@ class CheckpointUploader:
             if self._manifest is not None and self._manifest.checksum == manifest.checksum:
                 self._manifest = manifest  # touched, not changed: only times differ
                 return None
-            document = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-            self._version = draft.publish(document, self._check)
+            self._version = draft.publish(written(manifest), self._check)
             self._manifest = manifest
         finally:
             draft.discard()
@@ -179,13 +188,14 @@ class CheckpointUploader:
     def _save(self, draft: Draft, path: str, signature: Signature, tree: Tree) -> SavedFile:
         if signature.link:
             return SavedFile(path=path, size=0, link=signature.link)
-        stored = _stored_name(path, tree)
+        stored = _stored_name(path, tree, self._store)
         digest = self._unchanged(path, stored, signature)
         if digest is None or not draft.reuse(self._version, stored):
             digest = draft.add(self._folder / path, stored)
         return SavedFile(
             path=path,
             size=signature.size,
+            mode=stat.S_IMODE((self._folder / path).stat().st_mode) & 0o777,
             sha256=digest,
             mtime_ns=signature.mtime_ns,
             stored=stored if stored != path else "",
@@ -275,6 +285,16 @@ def adopt(
         return origin
 
 
+def adopt_folder(folder: Path, new: str, origin: str) -> str:
+    """Save a folder of files at the place ``new`` as a version that is a copy of ``origin``; returns that.
+
+    Raises:
+        OSError: the folder can't be read, or the place not be written.
+    """
+    publish(CheckpointSpec(folder=str(folder), store=new, ignore=(), origin=origin))
+    return origin
+
+
 def _scratch_parent(place: str) -> Path | None:
     """A folder with room for a checkpoint: beside the place if that is local."""
     store = open_store(place)
@@ -284,8 +304,16 @@ def _scratch_parent(place: str) -> Path | None:
     return store.path
 
 
-def _stored_name(path: str, tree: Tree) -> str:
-    """Where the file is put: under its own name, unless that is the manifest's."""
+def _stored_name(path: str, tree: Tree, store: Store) -> str:
+    """Where the file is put: under its own name, unless that is the manifest's, or none that the store
+    takes."""
+    if not store.any_name and _ODD.search(path):
+        stored = _ODD.sub(
+            lambda found: "".join(f"%{byte:02X}" for byte in os.fsencode(found[0])), path
+        )
+        if max(map(len, stored.split("/"))) <= _LONGEST_NAME:
+            return stored
+        return hashlib.sha256(os.fsencode(path)).hexdigest()
     if path != MANIFEST:
         return path
     while path in tree:

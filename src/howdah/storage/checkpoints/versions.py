@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
-from howdah.storage.confined_paths import LeadsOutside, escaping, parts
+from howdah.storage.confined_paths import LeadsOutside, escaping, parts, to_name, to_text
 from howdah.storage.folders import Signature, links_left_out, scan
 from howdah.storage.stores.checkpoint_stores import MANIFEST, Store, open_store
 from howdah.wire.decoders import document_decoder
@@ -47,6 +47,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The job directory if the store is in it; it is not made again if it was removed."""
     spare: str = ""
     """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
+    unsaved: str = ""
+    """Where what the store has not taken in the end is put, so that it outlives the container; empty: nowhere."""
     origin: str = ""
     """As in `Manifest`, for a version that is a copy of another job's."""
     given: str = ""
@@ -71,7 +73,7 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
         return {
             name: signature
             for name, signature in found.items()
-            if given.get(name) != signature and not name.startswith(self._without)
+            if not signature.is_as(given.get(name)) and not name.startswith(self._without)
         }
 
     def links_left_out(self) -> str:
@@ -93,7 +95,11 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=1)
 def _given(path: str) -> dict[str, Signature]:
-    return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Signature])
+    found = msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Signature])
+    return {
+        to_name(name): signature._replace(link=to_name(signature.link))
+        for name, signature in found.items()
+    }
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -105,6 +111,8 @@ class SavedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sha256: str = ""
     mtime_ns: int = 0
     """Restored too: programs pick the newest file by it."""
+    mode: int = 0
+    """Its permissions, which are restored; 0 in versions of older releases."""
     stored: str = ""
     """Its name in the version where that is not ``path``."""
     link: str = ""
@@ -123,6 +131,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     """Over all files; see `checksum`."""
     created: float
+    folders: tuple[str, ...] = ()
+    """Those that are empty, relative to the folder."""
     job_id: str = ""
     task: Task | None = None
     generation: int = 0
@@ -196,9 +206,22 @@ def checksum(files: Iterable[SavedFile]) -> str:
     """One digest for a set of files: equal contents under equal names give equal digests."""
     digest = hashlib.sha256()
     for file in sorted(files, key=lambda file: file.path):
-        content = f"-> {file.link}" if file.link else f"{file.size} {file.sha256}"
-        digest.update(f"{file.path}\0{content}\n".encode())
+        content = f"-> {to_text(file.link)}" if file.link else f"{file.size} {file.sha256}"
+        digest.update(f"{to_text(file.path)}\0{content}\n".encode())
     return digest.hexdigest()
+
+
+def written(manifest: Manifest) -> bytes:
+    """The document that `read_manifest` reads."""
+    files = tuple(_each_name(to_text, file) for file in manifest.files)
+    folders = tuple(map(to_text, manifest.folders))
+    document = msgspec.json.encode(msgspec.structs.replace(manifest, files=files, folders=folders))
+    return msgspec.json.format(document, indent=1)
+
+
+def _each_name(change: Callable[[str], str], file: SavedFile) -> SavedFile:
+    path, stored, link = map(change, (file.path, file.stored, file.link))
+    return msgspec.structs.replace(file, path=path, stored=stored, link=link)
 
 
 def read_manifest(store: Store, version: str) -> Manifest:
@@ -211,27 +234,32 @@ def read_manifest(store: Store, version: str) -> Manifest:
         manifest = document_decoder(Manifest)(store.manifest(version))
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise Damaged(f"its {MANIFEST} can't be read: {error}") from error
-    _check_names(manifest.files)
+    files = tuple(_each_name(to_name, file) for file in manifest.files)
+    folders = tuple(map(to_name, manifest.folders))
+    manifest = msgspec.structs.replace(manifest, files=files, folders=folders)
+    _check_names(manifest.files, manifest.folders)
     if checksum(manifest.files) != manifest.checksum:
         raise Damaged(f"the checksum in its {MANIFEST} does not fit the list of files there")
     return manifest
 
 
-def _check_names(files: Sequence[SavedFile]) -> None:
+def _check_names(files: Sequence[SavedFile], folders: Sequence[str]) -> None:
     """Refuse a list of files that would be written anywhere but in their folder: whoever can write to
     a store can write a manifest."""
     paths = {file.path for file in files}
     if len(paths) < len(files):
         raise Damaged(f"its {MANIFEST} names a file twice")
-    for file in files:
+    above: list[tuple[str, str, int | None]] = [(each.path, each.name, -1) for each in files]
+    above += [(folder, folder, None) for folder in folders]
+    for name, stored, last in above:
         try:
-            above = parts(file.path)[:-1]
-            parts(file.name)
+            found = parts(name)[:last]
+            parts(stored)
         except LeadsOutside as error:
             raise Damaged(f"its {MANIFEST} names a file outside of it: {error}") from error
-        for end in range(1, len(above) + 1):
-            if (path := "/".join(above[:end])) in paths:
-                raise Damaged(f"its {MANIFEST} names {file.path!r}, below {path!r}, a link or file")
+        for end in range(1, len(found) + 1):
+            if (path := "/".join(found[:end])) in paths:
+                raise Damaged(f"its {MANIFEST} names {name!r}, below {path!r}, a link or file")
     if outside := escaping({file.path: file.link for file in files if file.link}):
         name = min(outside)
         link = next(file.link for file in files if file.path == name)

@@ -42,7 +42,7 @@ from howdah.storage.checkpoints import local_fallback
 from howdah.storage.checkpoints.unsaved_files import UnsavedFiles
 from howdah.storage.checkpoints.upload import CheckpointUploader
 from howdah.storage.checkpoints.versions import CheckpointProblem, CheckpointSpec, Note
-from howdah.storage.errors import Outdated, in_words, is_transient
+from howdah.storage.errors import Outdated, is_transient, lacks_room, not_written
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
 
 OPEN_FACTOR = 20
@@ -66,6 +66,9 @@ _PATIENCE_S = 5.0
 """For each call to HDFS: the watcher itself tries again."""
 _TURN_POLL_S = 0.1
 _READ_BYTES = 64 * 1024
+FULL_S = 10.0
+"""So long what a full store refuses at the end is tried again: then it is put aside, and the job does not keep its
+containers for it."""
 _CHANGING = 3
 """A folder that still changes after its programs' end is tried so often."""
 
@@ -378,7 +381,7 @@ class _Watch:
     def _words(self, error: Exception) -> str:
         if isinstance(error, FolderChanged):
             return f"its files still change: {error}"
-        return f"{self._spec.place} can't be written: {in_words(error)}"
+        return not_written(self._spec.place, error)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -407,7 +410,8 @@ class _Watch:
             if (kept := local_fallback.kept(spec)) is None:
                 return
             spec, self._uploader = kept, None
-        deadline = time.monotonic() + request.limit_s
+        began = time.monotonic()
+        deadline = began + request.limit_s
         pause_s, changing = _LAST_BACKOFF_S[0], 0
         while True:
             try:
@@ -421,12 +425,16 @@ class _Watch:
                 self._has_gone_on(error)
                 return
             except Exception as error:
+                if lacks_room(error):
+                    deadline = min(deadline, began + FULL_S)
                 changing += isinstance(error, FolderChanged)
                 again = changing < _CHANGING and (bool(changing) or is_transient(error))
                 if again and not changing:
                     self._keep_last(spec)
                 if not again or time.monotonic() + pause_s > deadline:
-                    self._report(CheckpointProblem(problem=self._words(error), unsaved=True))
+                    problem, place = self._words(error), local_fallback.rescue(spec)
+                    problem += f"; it is kept in {place}" if place else ""
+                    self._report(CheckpointProblem(problem=problem, unsaved=True))
                     return
                 if not changing:
                     self._refused(error)

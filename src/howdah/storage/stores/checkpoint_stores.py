@@ -67,6 +67,9 @@ class Draft(Protocol):
 class Store(Protocol):
     """One place. Methods raise `OSError`, or what the fsspec implementation raises."""
 
+    any_name: bool
+    """Whether it takes every name that a local file may have."""
+
     def versions(self) -> list[str]:
         """Names of all versions with a manifest, oldest first."""
         ...
@@ -120,6 +123,8 @@ def version_number(name: str) -> int:
 
 class LocalStore:
     """A folder. Versions appear by a rename."""
+
+    any_name: bool = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -215,6 +220,8 @@ class HdfsStore:
     """A folder on HDFS. Versions appear by a rename, as in a local one; HDFS has no links, so that
     every version has all its files."""
 
+    any_name: bool = False
+
     def __init__(
         self, url: str, patience_s: float = HDFS_PATIENCE_S, within: str | None = None
     ) -> None:
@@ -306,6 +313,8 @@ class _HdfsDraft:
 
 class UrlStore:
     """Anything fsspec knows. Versions appear with their manifest."""
+
+    any_name: bool = False
 
     def __init__(self, url: str) -> None:
         self._fs: Any

@@ -174,7 +174,7 @@ class Packing:
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
         self._base = pool.submit(runtime.of_job, job, folder, cache, progress)
-        self._source = pool.submit(_source, place, cache, progress) if place else None
+        self._source = pool.submit(_source, place, cache, progress, job.ignore) if place else None
         self._environment = (
             pool.submit(_environment, job, folder, cache, progress)
             if job.environment.is_made
@@ -288,10 +288,10 @@ def slow_runtime(job: Job, head: Callable[[Archive, int], bytes], base: Archive 
 # Most jobs need only some of these, and each takes longer to import than to do what is done already.
 
 
-def _source(folder: Path, cache: Path, progress: Progress) -> Archive:
+def _source(folder: Path, cache: Path, progress: Progress, ignore: Sequence[str]) -> Archive:
     from howdah.packing.source import source
 
-    return source(folder, cache, progress)
+    return source(folder, cache, progress, ignore=ignore)
 
 
 def _environment(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive | None:
