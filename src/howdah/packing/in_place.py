@@ -15,7 +15,7 @@ from howdah.packing.files import FilesLine, fetched, is_url, path_of, understand
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.packing.unpacking import unpack
 from howdah.spec.model import Job
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 _PYTHON = "bin/python"
 
