@@ -22,7 +22,7 @@
       coordinator-died-<who>-<when>.json   why a coordinator ended before its job did
       final.json                       JobView at the end
       secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token,
-                                       containers.key
+                                       containers.key, variables.json
 """
 
 from __future__ import annotations
