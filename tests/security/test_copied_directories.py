@@ -12,7 +12,7 @@ import pytest
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
 from howdah.spec.model import Job, Role
-from howdah.storage import coordinator_ends, journal, layout, metrics, secret_variables
+from howdah.storage import coordinator_ends, journal, layout, metrics
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.layout import JobMeta
 
@@ -45,7 +45,7 @@ READ: dict[str, Callable[[JobDirectory], object]] = {
     layout.COORDINATOR: JobDirectory.coordinator,
     "secrets/token": JobDirectory.token,
     "secrets/containers.key": JobDirectory.containers_key,
-    "secrets/variables.json": lambda directory: secret_variables.read(directory.secrets),
+    "secrets/variables.json": JobDirectory.secret_variables,
     "events-0001.jsonl": lambda directory: list(journal.read(directory.path)),
     "metrics-0001.jsonl": lambda directory: list(metrics.read(directory.path)),
 }

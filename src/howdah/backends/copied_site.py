@@ -11,7 +11,7 @@ from pathlib import Path
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.core.messages import Task
-from howdah.storage import layout, secret_variables
+from howdah.storage import layout
 from howdah.storage.copies import local_copy
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -34,7 +34,7 @@ class CopiedSite(LocalDirectorySite):
     def coordinator(self) -> CoordinatorAddress | None:
         self._directory.remove_coordinator()
         self._bring(accept=layout.COORDINATOR.__eq__)
-        self._bring(layout.SECRETS, accept=secret_variables.FILE.__ne__)
+        self._bring(layout.SECRETS, accept=layout.VARIABLES.__ne__)
         return self._directory.coordinator()
 
     def final(self) -> JobView | None:

@@ -43,7 +43,7 @@ from howdah.core.plan import Plan
 from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
 from howdah.spec.model import Job
-from howdah.storage import coordinator_ends, journal, outputs, secret_variables
+from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.errors import in_words, is_transient
 from howdah.storage.hdfs import is_hdfs
 from howdah.storage.jobdir import JobDirectory, JobMeta
@@ -186,7 +186,7 @@ class Coordinator:
             backend.lease_s,
             backend.places(self.job, directory),
             secrets,
-            secret_variables.read(directory.secrets),
+            directory.secret_variables(),
             umask=self.meta.umask,
         )
         self.executor: Executor = Executor(

@@ -16,7 +16,7 @@ from howdah.packing.archives import Archive, ArchiveKind, PackingError, Progress
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
 from howdah.packing.ignore_rules import only_caches
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem

@@ -16,7 +16,7 @@ from howdah.packing.folders import MOST_FILES
 from howdah.packing.python import prebuilt_archives, uv
 from howdah.packing.unpacking import unpack
 from howdah.spec.model import Job
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 _PYTHON = "bin/python"
 

@@ -21,7 +21,7 @@ from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Checkpoint, Job
 from howdah.spec.problems import closest
 from howdah.storage import layout, legacy_names, ownership
-from howdah.storage.files import make_private_folder, read_regular, write_atomically
+from howdah.storage.files import make_private_folder, read_regular, write_atomically, write_private
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.decoders import document_decoder
 from howdah.wire.status import EXIT_CODES, JobView
@@ -272,6 +272,24 @@ class JobDirectory:
             return read_regular(self.secrets / authority.CONTAINERS_FILE)
         except FileNotFoundError:
             return None
+
+    def secret_variables(self) -> dict[str, str]:
+        """Values of the job file's ``[secrets]``.
+
+        Raises:
+            StorageError: they can't be read.
+        """
+        name = f"{layout.SECRETS}/{layout.VARIABLES}"
+        return self._read_if_there(name, document_decoder(dict[str, str])) or {}
+
+    def write_secret_variables(self, values: Mapping[str, str]) -> None:
+        """Keep them; no file without any.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        if values:
+            write_private(self.secrets / layout.VARIABLES, msgspec.json.encode(values))
 
     def coordinator(self) -> CoordinatorAddress | None:
         """Where the coordinator is, as the last one wrote it; None if none lives.

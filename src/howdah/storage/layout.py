@@ -23,7 +23,7 @@
       coordinator-died-<who>-<when>.json   why a coordinator ended before its job did
       final.json                       JobView at the end
       secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token,
-                                       containers.key
+                                       containers.key, variables.json
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ META = "meta.json"
 COORDINATOR = "coordinator.json"
 FINAL = "final.json"
 SECRETS = "secrets"
+VARIABLES = "variables.json"
+"""In there: values of the job file's ``[secrets]``."""
 LOGS = "logs"
 STACKS = "stacks"
 CHECKPOINTS = "checkpoints"

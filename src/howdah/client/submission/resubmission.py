@@ -18,7 +18,7 @@ from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.units import instance_range
-from howdah.storage import layout, secret_variables
+from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def submit_again(
         loaded,
         backend=backend or before.meta().backend,
         rerun_of=before.job_id,
-        earlier=secret_variables.read(before.secrets),
+        earlier=before.secret_variables(),
         populate=populate,
         submission=submission,
         progress=progress,

@@ -22,7 +22,6 @@ from howdah.client.submission.begin import begin, default_backend
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
-from howdah.storage import secret_variables
 from howdah.storage.files import own_umask
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
@@ -105,7 +104,7 @@ def submit(
             from howdah.wire import authority  # the backend starts up while this is imported
 
             authority.create(directory.job_id, directory.secrets)
-            secret_variables.write(directory.secrets, secret_values.take(loaded, earlier))
+            directory.write_secret_variables(secret_values.take(loaded, earlier))
             submission.go(directory, _unbroken(progress))
         except PerhapsSubmitted:
             raise

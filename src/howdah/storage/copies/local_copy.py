@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from howdah.storage import layout, secret_variables
+from howdah.storage import layout
 from howdah.storage.confined_paths import parts
 from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory, StorageError
@@ -75,7 +75,7 @@ def adopt(folder: Path, local: Path) -> JobDirectory | None:
     begin(local, CopyOrigin(folder=os.fspath(folder), uid=uid, owner=account(uid)))
     bring(local, accept=AT_FIRST.__contains__)
     with contextlib.suppress(FileNotFoundError):
-        bring(local, layout.SECRETS, accept=secret_variables.FILE.__ne__)
+        bring(local, layout.SECRETS, accept=layout.VARIABLES.__ne__)
     url = SCHEME + quote(os.fspath(folder))
     return own_meta(local, url=url, application_id=None, hadoop_conf=None)
 

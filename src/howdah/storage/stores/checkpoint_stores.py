@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from howdah.storage.files import make_private_folder, sync_folder
 from howdah.storage.folders import FolderChanged, copy_proven, sha256
 from howdah.storage.hdfs import is_hdfs
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 MANIFEST = "manifest.json"
 

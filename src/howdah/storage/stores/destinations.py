@@ -21,7 +21,7 @@ from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
 from howdah.storage.folders import files_below
 from howdah.storage.hdfs import is_hdfs
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 _MARK = re.compile(r"\.attempt-(\d+)")
 _GONE = ".gone-"

@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 
 from howdah.storage.hdfs import is_hdfs
-from howdah.storage.urls import file_system
+from howdah.storage.stores import file_system
 
 HDFS_PATIENCE_S = 5.0
 """Each call waits so long for a NameNode that restarts."""

@@ -17,7 +17,7 @@ from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.security.login import USER
-from howdah.storage import jobdir, layout, secret_variables
+from howdah.storage import jobdir, layout
 from howdah.storage.copies import local_copy
 from howdah.storage.copies.mirror import Mirror
 from howdah.storage.hdfs.errors import NoPermission, NotFound
@@ -370,7 +370,7 @@ class RemoteStore:
         local_copy.begin(local, origin)
         with contextlib.suppress(NotFound):
             for stat in self._hdfs.list(f"{url}/{layout.SECRETS}"):
-                if stat.name != secret_variables.FILE:
+                if stat.name != layout.VARIABLES:
                     sizes[f"{layout.SECRETS}/{stat.name}"] = stat.size
         mirror = Mirror(url, local, self._hdfs)
         for name, size in sizes.items():
