@@ -160,7 +160,8 @@ def test_secret_keys_are_read_as_hadoop_writes_them(secrets: dict[str, bytes]) -
 
 @pytest.mark.parametrize("url", ["hdfs://n/my jobs/j", "hdfs://n/a;b&c|d/j", "hdfs://n/(j)#1?*"])
 def test_a_store_of_any_name_is_one_word_of_the_masters_command(url: str, tmp_path: Path) -> None:
-    (command,) = launch_context.master(LOCAL_RESOURCES, url, Credentials(), Acl()).command
+    shipment = msgspec.structs.replace(LOCAL_RESOURCES, env={})
+    (command,) = launch_context.master(shipment, url, Credentials(), Acl()).command
     command = command.replace("<LOG_DIR>", str(tmp_path)).replace(
         "exec ./runtime/bin/python3", "printf '%s\\n'"
     )

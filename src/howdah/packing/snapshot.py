@@ -27,7 +27,7 @@ from howdah.packing.folders import MOST_FILES, too_many_files
 from howdah.packing.ignore_rules import Rules
 from howdah.storage.folders import link_file
 
-MOST_COPIES = 20_000
+MOST_COPIES = 5_000
 """What comes after so many is linked, file by file."""
 MOST_BYTES = 256 * 10**6
 """Of files that cannot share blocks with their copies."""
