@@ -34,7 +34,9 @@ _RUN = (
 def wanted(folder: Path) -> Iterator[str]:
     """The tests that patch nothing private, by module, class and name."""
     for file in sorted(folder.glob("test*.py")):
-        cases = [each for each in ast.parse(file.read_text()).body if isinstance(each, ast.ClassDef)]
+        cases = [
+            each for each in ast.parse(file.read_text()).body if isinstance(each, ast.ClassDef)
+        ]
         for case in cases:
             for each in case.body:
                 if isinstance(each, ast.FunctionDef) and each.name.startswith("test"):
