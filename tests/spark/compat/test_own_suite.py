@@ -51,6 +51,7 @@ def test_tensorflowonsparks_own_tests_pass(standalone: Standalone, tmp_path: Pat
     env = {
         **os.environ,
         "MASTER": standalone.url,
+        "PYSPARK_PYTHON": sys.executable,
         "SPARK_WORKER_INSTANCES": "2",
         "SPARK_CLASSPATH": str(jar),  # theirs needs a jar for TFRecords, ours none
         "PYTHONPATH": str(folder),
