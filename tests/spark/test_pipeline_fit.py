@@ -386,7 +386,7 @@ def test_models_are_fitted_at_once(
     best: Any = search.fit(rows).bestModel
     assert abs(best.summary.values[0]["mean"] - 4.5) < 0.01
     assert capfd.readouterr().out.count('slots="shared" is assumed') == 1
-    with pytest.raises(BadInput, match="slots is 'none'; there are 'held' and 'shared'"):
+    with pytest.raises(TypeError, match="'held' or 'shared' is needed"):  # as of Spark's own stages
         estimator.fit(rows, {estimator.slots: "none"})
 
 
