@@ -58,9 +58,6 @@ For every test and example of TensorFlowOnSpark 2.2.5 (and what its 1.4.4 had), 
 test of ours on a real Spark: mostly a Standalone master and two workers. "(not there)" is what its
 users asked for.
 
-Its own tests run too, as they are, where `HOWDAH_TENSORFLOWONSPARK` names a checkout of it
-(`tests/spark/compat/test_own_suite.py`): all of `tests/` but those that patch private functions of it.
-
 This table is made from the tests. The build fails where a row has no test, where a test was skipped,
 and where one does not use a real Spark.
 """

@@ -30,7 +30,7 @@ def train(args: Any, ctx: Any, rate: float = 0.0) -> Any:
 
 
 def test_parameters_have_the_names_that_spark_would_give_them() -> None:
-    estimator = Estimator(train, featuresCol="x")
+    estimator: Any = Estimator(train, featuresCol="x")
     assert estimator.featuresCol is estimator.features_col
     grid = ParamGridBuilder().addGrid(estimator.batchSize, [16, 32]).build()
     assert [[*each.items()] for each in grid] == [
@@ -65,6 +65,7 @@ class Started:
     """Stands for `Cluster`: makes the call here."""
 
     given: dict[str, Any]
+    value: Any
 
     @classmethod
     def start(

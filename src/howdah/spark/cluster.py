@@ -204,7 +204,8 @@ class Cluster:
             validation: another DataFrame, fed as ``ctx.feed("validation")`` beside the rows, as
                 often as they are; what programs have not read of it when they ask for rows after
                 the last epoch is left.
-            align: ``drop`` or ``none``: see `howdah.spark.feed.messages.Align`.
+            align: ``drop`` or ``none``, of the validation rows too: see
+                `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch, which are the second and
                 those after it. Only with ``cache``.

@@ -87,7 +87,8 @@ def schedule(seed: int) -> Schedule:
     size = chance.randint(1, 5)
     drop_last = chance.random() < 0.3
     by_epoch = chance.random() < 0.5
-    align = chance.choice((Align.DROP, Align.DROP, Align.NONE))
+    # Four, so that seeds keep the schedules that showed defects.
+    align = chance.choice((Align.DROP, Align.DROP, Align.NONE, Align.DROP))
     cache = chance.random() < 0.3
     exchange = not cache and random.Random(f"exchange {seed}").random() < 0.5
     options = Options(
