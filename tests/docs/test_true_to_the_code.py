@@ -227,7 +227,10 @@ def test_each_promise_has_a_test_in_the_default_tier() -> None:
 def is_nightly(file: str, test: str) -> bool:
     """By its own mark or its file's."""
     module = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    (function,) = (node for node in ast.walk(module) if getattr(node, "name", "") == test)
+    functions = (
+        n for n in ast.walk(module) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    (function,) = (each for each in functions if each.name == test)
     marks = map(ast.unparse, function.decorator_list)
     of_file = (ast.unparse(node) for node in module.body)
     return any(mark.startswith("pytest.mark.nightly") for mark in marks) or any(

@@ -49,7 +49,7 @@ def test_elsewhere_what_fits_is_copied_and_its_name_says_that_it_is_a_part(
 
     monkeypatch.setattr(os, "sendfile", sendfile)
     place = set_aside(folder, FILES, tmp_path / "unsaved")
-    assert place == tmp_path / "unsaved-partly"
+    assert place is not None and place == tmp_path / "unsaved-partly"
     assert (place / "deep/step-2").read_text() == "2"
     assert not (place / "step-1").exists()
 
