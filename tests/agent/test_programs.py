@@ -18,6 +18,8 @@ from tests.agent.rig import shell
 class FullHost:
     """Starts nothing."""
 
+    umask = None
+
     def __init__(self, number: int) -> None:
         self._number = number
 

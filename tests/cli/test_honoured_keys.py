@@ -25,6 +25,7 @@ VALUES: dict[str, Any] = {
     "roles.*.files": ["train.py -> again.py"],
     "roles.*.cores": 2,
     "in-place": True,
+    "link": ["data"],
     "queue": "research",
     "priority": 3,
     "master": {"memory": "1g"},

@@ -135,7 +135,7 @@ def test_a_submission_that_is_terminated_is_all_or_nothing(tmp_path: Path, home:
         howdah("stop", "--now", left[0].job_id)
 
 
-@pytest.mark.parametrize("command", ["submit", "notebook"])
+@pytest.mark.parametrize("command", ["submit", pytest.param("notebook", marks=pytest.mark.nightly)])
 def test_a_job_whose_id_was_never_printed_does_not_go_on(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
