@@ -16,6 +16,7 @@ for turn, (who, word) in enumerate(((0, "one"), (1, "two"), (0, "three"), (1, "f
     while not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], f"go-{turn}")):
         time.sleep(0.01)
     if who == me:
+        time.sleep(0.3)  # lines of the same tenth of a second may be in any order
         print(word, flush=True)
 """
 
