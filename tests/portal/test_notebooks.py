@@ -120,6 +120,7 @@ def test_its_button_is_enabled_for_whoever_comes_back(page: Page, empty: Portal)
     expect(button).to_be_enabled()
 
 
+@pytest.mark.nightly
 def test_what_cannot_be_started_is_said_as_the_command_says_it(
     empty: Portal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

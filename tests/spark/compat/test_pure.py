@@ -259,12 +259,14 @@ def test_answers_come_before_the_next_rows_and_are_no_more_than_rows() -> None:
     answered = _Answered(2, 2)
     feed = answered.feed()
     feed.next_batch(2)
-    with pytest.raises(RuntimeError, match="more results than rows"):
-        feed.batch_results([1, 2, 3])
     with pytest.raises(RuntimeError, match="batch_results"):
         feed.next_batch(2)
     feed.terminate()
     assert answered.stopped and feed.mgr.get("state") == "terminating"
+    feed = _Answered(2).feed()
+    feed.next_batch(2)
+    with pytest.raises(RuntimeError, match="more results than rows"):
+        feed.batch_results([1, 2, 3])
 
 
 @pytest.mark.parametrize(
