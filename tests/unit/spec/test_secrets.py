@@ -14,7 +14,8 @@ from howdah.spec.problems import JobFileError
 from howdah.spec.secrets import LONGEST, references, value_of
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
-from tests.unit.spec.wrong import ENV
+
+ENV = {"HOME": "/home/me", "WHO": "me", "HOWDAH_SITE": ""}
 
 SECRET = "hf_5151secret"
 ROLE = 'command = "true"\n[roles.worker]\n'
