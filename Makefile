@@ -38,7 +38,7 @@ test-all:
 
 # spark: the Spark rooms' types are pyspark's and pyarrow's.
 check:
-	@tools/setup dev spark
+	@tools/setup dev check spark
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	.venv/bin/lint-imports --no-logo
@@ -46,7 +46,7 @@ check:
 	$(RUN) tools/typed_api.py
 
 format:
-	@tools/setup dev
+	@tools/setup check
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 

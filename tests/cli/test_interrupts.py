@@ -82,13 +82,7 @@ def test_a_signal_during_submission_leaves_nothing_running(tmp_path: Path, home:
 
 
 def test_closing_the_terminal_stops_the_job(tmp_path: Path) -> None:
-    run = start(
-        "run",
-        str(job_file(tmp_path, SAVES)),
-        start_new_session=True,
-        # Tests may have been started with nohup themselves.
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
-    )
+    run = start("run", str(job_file(tmp_path, SAVES)), start_new_session=True)
     run.until_line("begun")
     run.signal(signal.SIGHUP)
     assert run.end() == 130
@@ -96,11 +90,11 @@ def test_closing_the_terminal_stops_the_job(tmp_path: Path) -> None:
 
 
 def test_nohup_keeps_the_job(tmp_path: Path) -> None:
-    run = start(
-        "run",
-        str(job_file(tmp_path, WAITS)),
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run = start("run", str(job_file(tmp_path, WAITS)))
+    finally:
+        signal.signal(signal.SIGHUP, before)
     run.until_line("begun")
     run.signal(signal.SIGHUP)
     (newest().shared / "go").touch()

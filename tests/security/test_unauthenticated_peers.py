@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import resource
 import socket
 import ssl
 import subprocess
@@ -71,19 +70,23 @@ class Small:
         return (self.directory.logs / "coordinator.log").read_text()
 
 
+LIMITED = """
+import os, resource, sys
+limit, *command = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_NOFILE, (int(limit), int(limit)))
+os.execv(command[0], command)
+"""
+"""A fork of the tests' own process that runs Python before it begins may find locks there that none will free."""
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
     directory = JobDirectory(tmp_path_factory.mktemp("jobs") / "flood-20261121-120000-aaaa")
     standin.make_job(directory, AGENTS)
-    line = [sys.executable, "-m", "benchmarks.standin", str(directory.path)]
-    limits = (DESCRIPTORS, DESCRIPTORS)
+    line = [sys.executable, "-c", LIMITED, str(DESCRIPTORS)]
+    line += [sys.executable, "-m", "benchmarks.standin", str(directory.path)]
     with contextlib.ExitStack() as stack:
-        process = subprocess.Popen(
-            line,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits),
-        )
+        process = subprocess.Popen(line, cwd=ROOT, stdin=subprocess.DEVNULL)
         stack.callback(process.wait)
         stack.callback(process.kill)
         until((directory.path / standin.LAUNCHED).exists, "the grants")
