@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pty
 import re
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -66,17 +66,24 @@ def test_colours_and_text_stay() -> None:
 
 def shown(*arguments: str, end_at: str = "", **env: str) -> str:
     """What a command writes to a terminal, to its end or until it has shown a text."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.execve(HOWDAH[0], [*HOWDAH, *arguments], {**os.environ, "TERM": "xterm", **env})
+    terminal, inner = os.openpty()
+    process = subprocess.Popen(
+        [*HOWDAH, *arguments],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, "TERM": "xterm", **env},
+        start_new_session=True,
+    )
+    os.close(inner)
     text = b""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # nobody has the other end any more
         while part := os.read(terminal, 65536):
             text += part
             if end_at and end_at.encode() in text:
-                os.kill(pid, signal.SIGINT)
+                process.send_signal(signal.SIGINT)
                 end_at = ""
-    os.waitpid(pid, 0)
+    process.wait()
     os.close(terminal)
     return text.decode("utf-8", "replace")
 
