@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -155,9 +156,15 @@ def damaged(past: Past) -> Iterator[dict[str, str]]:
 def test_damaged_directories_are_shown_as_what_they_are_and_break_nothing(
     portal: Portal, past: Past, damaged: dict[str, str]
 ) -> None:
-    rows = {job["job_id"]: job for job in portal.get("/api/v1/jobs?limit=100").json()["jobs"]}
-    states = {damaged[job_id]: rows[job_id]["state"] for job_id in damaged}
-    assert states == {name: state for name, (_, state) in DAMAGES.items()}
+    expected = {name: state for name, (_, state) in DAMAGES.items()}
+
+    def as_expected() -> dict[str, dict[str, Any]] | None:
+        """Once a job without a coordinator has been given the time to begin."""
+        found = {j["job_id"]: j for j in portal.get("/api/v1/jobs?limit=100").json()["jobs"]}
+        states = {name: found[job_id]["state"] for job_id, name in damaged.items()}
+        return found if states == expected else None
+
+    rows = until(as_expected, f"the states are {expected}")
     for job_id in damaged:
         if rows[job_id]["state"] in ("unreadable", "lost"):
             assert rows[job_id]["reason"], job_id
