@@ -165,7 +165,9 @@ def judge_gang(context: EventContext) -> None:
 
 
 def judge_at_stop(context: EventContext) -> str:
-    """Judge the failures that are known and not judged yet, since a stop ends what is waited for; what failed.
+    """Judge the failures that are known and not judged yet, since a stop ends the wait for others.
+
+    Returns what failed, or nothing.
 
     Raises:
         JobMustEnd: no restart would have been left: the job has failed, whoever stops it then.
